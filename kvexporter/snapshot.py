@@ -1,0 +1,232 @@
+"""What the model hands to the views: one server's state at one moment, every number already defined.
+
+None means unknown: views leave it out. Times are unix seconds, sizes bytes, token numbers counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvexporter.facts import ProcessSample
+
+GeometrySource = Literal["config", "journal", "cmdline", "api"]
+ServerState = Literal["ready", "loading", "sleeping", "down"]
+Cause = Literal["pool", "slot"]
+CAUSES: tuple[Cause, ...] = ("pool", "slot")
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How the KV cache is cut. Each field may be unknown by itself."""
+
+    slots: int | None = None
+    slot_context: int | None = None
+    """Most tokens one slot may hold."""
+    capacity: int | None = None
+    """Cells of the whole KV buffer (all slots' buffers together when split)."""
+    shared: bool | None = None
+    """More than one slot draws from one buffer."""
+    source: GeometrySource | None = None
+    """Where the capacity comes from (where the rest does, while the capacity is unknown)."""
+
+    @property
+    def promised(self) -> int | None:
+        """Tokens promised to all slots together: slots times slot context."""
+        if self.slots is None or self.slot_context is None:
+            return None
+        return self.slots * self.slot_context
+
+    @property
+    def overcommit_ratio(self) -> float | None:
+        """Promised tokens by capacity; at 1 or less the pool cannot overflow."""
+        if self.promised is None or not self.capacity:
+            return None
+        return self.promised / self.capacity
+
+    @property
+    def guaranteed(self) -> int | None:
+        """Tokens a slot is sure of, whatever the others do."""
+        if self.slot_context is None or self.shared is None:
+            return None
+        if not self.shared:
+            return self.slot_context
+        if self.capacity is None or not self.slots:
+            return None
+        return min(self.slot_context, self.capacity // self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSnapshot:
+    """One slot at one moment."""
+
+    id: int
+    processing: bool
+    tokens: int | None
+    """Tokens held now; on an idle slot they are cache. None: unknown."""
+    task: int | None = None
+    prompt_tokens: int | None = None
+    """Size of the whole prompt of the running task, where the log told it."""
+    remaining: int | None = None
+    """Tokens the answer may still get; None without a limit or when unknown."""
+    task_age: float | None = None
+    """Seconds since the running task started; None when idle."""
+    stalled: float | None = None
+    """Seconds since anything of the running task last changed; None when idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """Who holds the pool at one moment."""
+
+    processing_tokens: int
+    idle_tokens: int | None
+    """None while an idle slot's cache is of unknown size (a build that does not tell it, joined midway)."""
+    fill_ratio: float | None
+    resident_ratio: float | None
+    fill_peak_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSnapshot:
+    """Cumulative buckets of a histogram: (upper bound, count) up to infinity, and the sum of observations."""
+
+    buckets: tuple[tuple[float, float], ...]
+    sum: float
+
+    @property
+    def count(self) -> float:
+        return self.buckets[-1][1] if self.buckets else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentSlot:
+    """One slot's part in an incident."""
+
+    slot: int
+    task: int | None
+    tokens: int | None
+    share: float | None
+    """Part of the pool's capacity, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One time that requests died for want of context."""
+
+    cause: Cause
+    started: float
+    ended: float
+    slots: tuple[IncidentSlot, ...]
+    requests_failed: int
+    capacity: int | None
+    sum_tokens: int | None
+    excess_tokens: int | None
+    """Sum minus capacity."""
+    unplaced_batch_tokens: int | None
+    """The batch that found no room."""
+    adds_up: bool | None
+    """The excess equals the unplaced batch; None when one of them is unknown."""
+    biggest_slot: int | None
+    request_tokens: int | None = None
+    """Cause slot: the refused request's size, where the log told it."""
+    build: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counts since the first line that was read. Keys of `failed` and `incidents` are causes."""
+
+    incidents: dict[str, int] = field(default_factory=dict)
+    requests_failed: dict[str, int] = field(default_factory=dict)
+    error_lines: int = 0
+    pressure_lines: int = 0
+    recoveries: int = 0
+    purges: int = 0
+    purged_tokens: int = 0
+    context_shifts: int = 0
+    answers_truncated: int = 0
+    requests_cancelled: int = 0
+    http_requests: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By (path, status code); empty on builds without an access log."""
+    unit_restarts: int | None = None
+    unit_exits: dict[str, int] = field(default_factory=dict)
+    """By exit status or signal name."""
+    oom_kills: int | None = None
+    suppressed_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCounters:
+    """Upstream's own counters under their meaning; None where the build does not have one or it was never read."""
+
+    prompt_tokens: float | None = None
+    prompt_tokens_cached: float | None = None
+    prompt_seconds: float | None = None
+    predicted_tokens: float | None = None
+    predicted_seconds: float | None = None
+    decode_calls: float | None = None
+    draft_tokens: float | None = None
+    draft_accepted_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSnapshot:
+    """All that is known of one server at one moment."""
+
+    name: str
+    unit: str | None = None
+    url: str | None = None
+    model: str | None = None
+    build: str | None = None
+    up: bool | None = None
+    state: ServerState | None = None
+    requests_processing: int | None = None
+    requests_deferred: int | None = None
+    geometry: Geometry = field(default_factory=Geometry)
+    kv_cache_bytes: int | None = None
+    kv_bytes_per_token: float | None = None
+    slots: tuple[SlotSnapshot, ...] = ()
+    pool: PoolSnapshot | None = None
+    fill_seconds: HistogramSnapshot | None = None
+    counters: Counters = field(default_factory=Counters)
+    has_log: bool = False
+    """Whether this server's log is read: only then do the log's counters exist."""
+    last_incident: Incident | None = None
+    incidents: tuple[Incident, ...] = ()
+    """The latest ones, oldest first."""
+    request_tokens: HistogramSnapshot | None = None
+    request_prompt_tokens: HistogramSnapshot | None = None
+    prompt_speed: HistogramSnapshot | None = None
+    generation_speed: HistogramSnapshot | None = None
+    upstream: UpstreamCounters = field(default_factory=UpstreamCounters)
+    process: ProcessSample | None = None
+    last_poll: dict[str, float] = field(default_factory=dict)
+    """Endpoint → time of its last good answer."""
+    poll_failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(endpoint, reason) → count."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorStatus:
+    """How a source's last round went. `reason` says why it failed, in words for `check`."""
+
+    success: bool
+    duration: float
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterSnapshot:
+    """All servers and the exporter's own state at one moment."""
+
+    at: float
+    servers: tuple[ServerSnapshot, ...]
+    collectors: dict[str, CollectorStatus] = field(default_factory=dict)
+    journal_lines: dict[str, int] = field(default_factory=dict)
+    """Result (matched, ignored, continued, malformed) → lines."""
+    journal_lag: float | None = None
+    """Seconds between the newest entry's own time and the moment it was read; None before the first."""
+    config_reload_successful: bool | None = None
+    config_reload_time: float | None = None
+    store_errors: int = 0
