@@ -1,0 +1,43 @@
+"""How full the pool was, over time."""
+
+from __future__ import annotations
+
+from kvexporter.histogram import FILL, Histogram
+from kvexporter.snapshot import HistogramSnapshot
+from kvexporter.window import PeakWindow
+
+PEAK_SECONDS = 60.0
+"""The peak's window: no scrape interval up to this misses one."""
+
+
+class OccupancyTime:
+    """Seconds spent at each fill, and the recent peak."""
+
+    def __init__(self) -> None:
+        self._seconds = Histogram(FILL)
+        self._peak = PeakWindow(PEAK_SECONDS)
+        self._fill: float | None = None
+        self._since: float | None = None
+        self._known = False
+
+    def advance(self, to: float) -> None:
+        """Time passes with the fill as it is."""
+        if self._fill is not None and self._since is not None and to > self._since:
+            self._seconds.observe(self._fill, to - self._since)
+        self._since = to
+
+    def set(self, fill: float | None, at: float) -> None:
+        """From `at` on the fill is this (ratio; None: unknown)."""
+        if fill is not None:
+            self._known = True
+        if fill != self._fill:
+            self._peak.set(fill, at)
+            self._fill = fill
+
+    def peak(self, now: float) -> float | None:
+        """The highest fill of the last minute."""
+        return self._peak.peak(now)
+
+    def snapshot(self) -> HistogramSnapshot | None:
+        """Seconds by fill; None if the fill was never known."""
+        return self._seconds.snapshot() if self._known else None

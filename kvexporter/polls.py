@@ -1,0 +1,44 @@
+"""How one server's endpoints have answered: when last, how often not, and what is too old to be shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kvexporter.facts import Endpoint, PollReason
+
+MISSED_POLLS = 3
+"""So many poll intervals without an answer make a polled value too old to show."""
+
+SLACK_SECONDS = 1.0
+"""An answer may take this long."""
+
+
+class PollHistory:
+    """Answers and failures by endpoint. `interval` (seconds) is what age is measured by."""
+
+    def __init__(self, interval: float) -> None:
+        self.last: dict[str, float] = {}
+        """Endpoint → time of its last good answer."""
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """(endpoint, reason) → count."""
+        self._patience = MISSED_POLLS * interval + SLACK_SECONDS
+        self._failing: dict[str, PollReason] = {}
+
+    def answered(self, endpoint: Endpoint, at: float) -> None:
+        """The endpoint gave what it should."""
+        self.last[endpoint] = at
+        self._failing.pop(endpoint, None)
+
+    def failed(self, endpoint: Endpoint, reason: PollReason) -> None:
+        """The endpoint did not."""
+        self.failures[endpoint, reason] += 1
+        self._failing[endpoint] = reason
+
+    def fresh(self, endpoint: Endpoint, now: float) -> bool:
+        """The last good answer is young enough to be shown."""
+        last = self.last.get(endpoint)
+        return last is not None and now - last <= self._patience
+
+    def lost(self, endpoint: Endpoint, now: float) -> bool:
+        """Answers have stopped coming, and not because of a long decode, in which older builds answer nothing."""
+        return endpoint in self.last and not self.fresh(endpoint, now) and self._failing.get(endpoint) != "timeout"
