@@ -1,0 +1,148 @@
+"""Finds the llama-server processes of this host, with their options, units and ports."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from kvexporter.facts import FoundProcess
+from kvexporter.sources.cgroup_path import placement
+from kvexporter.sources.listening_ports import listening_ports
+from kvexporter.sources.proc_stat import read_proc_stat, start_time
+
+COMM = "llama-server"
+_PROGRAM = re.compile(r"llama-server(?:[-._].*)?")
+_SCRIPT = re.compile(r".*\.(?:sh|bash|py|pl|rb|js|lua)")
+_INTERPRETER = re.compile(r"(?:ba|da|z|k|fi|a)?sh|busybox|env|python[\d.]*|perl|ruby|node|lua[\d.]*")
+
+MAX_BYTES = 1 << 20
+"""Read of a command line or an environment; the kernel allows more, llama-server's are far below."""
+SECRET_OPTIONS = frozenset({"--api-key", "--hf-token", "-hft"})
+HIDDEN = "1"
+"""What stands for a secret value: that there is one is all that matters."""
+
+
+def discover(proc: str = "/proc") -> list[FoundProcess]:
+    """List all llama-server processes, sorted by start. One that vanishes meanwhile is left out.
+
+    A process is one when its name or its program's is llama-server (also llama-server-cuda and the like). Shell scripts
+    of that name are not: the server they start is found itself. Values of keys and tokens are not kept. OSError when
+    `proc` itself cannot be listed.
+    """
+    found = [process for pid in _pids(proc) if (process := _look_at(proc, pid)) is not None]
+    return sorted(found, key=lambda process: (process.start_time, process.pid))
+
+
+def hidden_processes(proc: str = "/proc") -> str | None:
+    """Why other users' processes cannot be seen here, with what to do; None when they can."""
+    try:
+        mounts = (Path(proc) / "self" / "mounts").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    for line in mounts.splitlines():
+        words = line.split()
+        if len(words) > 3 and words[1] == "/proc" and words[2] == "proc":
+            hidepid = re.search(r"(?:^|,)hidepid=(?!0|off)(\w+)", words[3])
+            if hidepid is not None and not (Path(proc) / "1" / "stat").exists():
+                return (
+                    f"/proc is mounted with hidepid={hidepid[1]}, so other users' processes are not seen: run the "
+                    "exporter in the group that the mount's gid= names, or without ProtectProc= in its unit"
+                )
+    return None
+
+
+def _pids(proc: str) -> list[int]:
+    with os.scandir(proc) as entries:  # lists processes only, not their threads
+        return [int(entry.name) for entry in entries if entry.name.isascii() and entry.name.isdigit()]
+
+
+def _look_at(proc: str, pid: int) -> FoundProcess | None:
+    folder = Path(proc) / str(pid)
+    comm = _read(folder / "comm").rstrip(b"\n").decode("utf-8", "replace")
+    arguments: tuple[str, ...] | None = None
+    if comm != COMM:
+        # The name of most processes is enough to leave them: the command line is read where it may still be one.
+        first = _read(folder / "cmdline", 4096).split(b"\0", 1)[0].decode("utf-8", "replace")
+        if COMM not in first:
+            return None
+    stat = read_proc_stat(folder)
+    if stat is None or stat.dead:
+        return None
+    arguments = _strings(_read(folder / "cmdline"))
+    if not _is_server(comm, arguments, folder):
+        return None
+    environment = _read(folder / "environ")
+    where = placement(_read(folder / "cgroup").decode("utf-8", "replace"))
+    after = read_proc_stat(folder)
+    if after is None or after.dead or after.start_ticks != stat.start_ticks:
+        return None  # what was read may be of two processes
+    return FoundProcess(
+        pid=pid,
+        start_time=start_time(proc, stat.start_ticks),
+        arguments=_without_secrets(arguments),
+        environment=_options(_strings(environment)),
+        environment_readable=bool(environment),
+        unit=where.unit,
+        user_unit=where.user is not None,
+        container=where.container,
+        parent=stat.parent,
+        listen_ports=listening_ports(folder),
+    )
+
+
+def _is_server(comm: str, arguments: tuple[str, ...], folder: Path) -> bool:
+    program = Path(arguments[0]).name if arguments else comm
+    try:
+        executable = (folder / "exe").readlink().name.removesuffix(" (deleted)")
+    except OSError:
+        executable = ""  # another user's process
+    if _INTERPRETER.fullmatch(executable) or _INTERPRETER.fullmatch(program):
+        return False
+    if comm == COMM:
+        return True
+    return any(_PROGRAM.fullmatch(name) and not _SCRIPT.fullmatch(name) for name in (program, executable))
+
+
+def _without_secrets(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    kept = []
+    hide = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if hide:
+            kept.append(HIDDEN)
+        elif name in SECRET_OPTIONS and equals:
+            kept.append(f"{name}={HIDDEN}")
+        else:
+            kept.append(argument)
+        hide = not hide and argument in SECRET_OPTIONS
+    return tuple(kept)
+
+
+def _options(variables: tuple[str, ...]) -> dict[str, str]:
+    kept = {}
+    for variable in variables:
+        name, equals, value = variable.partition("=")
+        if not equals:
+            continue
+        if name == "LLAMA_API_KEY":
+            kept[name] = HIDDEN
+        elif name.startswith("LLAMA_ARG_"):
+            kept[name] = HIDDEN if name.endswith(("_KEY", "_TOKEN")) else value
+    return kept
+
+
+def _strings(data: bytes) -> tuple[str, ...]:
+    parts = data.split(b"\0")
+    if parts and not parts[-1]:
+        parts.pop()
+    return tuple(part.decode("utf-8", "replace") for part in parts)
+
+
+def _read(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """The file's bytes; none when it is gone or may not be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit)
+    except OSError:
+        return b""
