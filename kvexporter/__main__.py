@@ -1,0 +1,5 @@
+"""`python -m kvexporter` is the command `kvexporter`."""
+
+from kvexporter.cli import main
+
+main()

@@ -1,0 +1,233 @@
+"""The command line: `kvexporter [run]`, `check` and `replay`.
+
+Exit status: 0 all well, 1 something was found or failed, 2 the command line or the configuration cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+import kvexporter
+from kvexporter.logs import LEVELS, LogFormat, set_up_logging
+from kvexporter.options import ListenAddress, RunOptions, parse_listen_address, parse_telemetry_path
+
+T = TypeVar("T")
+_FILE = click.Path(path_type=Path)
+_DEFAULT = "run"
+
+
+class _Failure(click.ClickException):
+    """Ends the command with a message and exit status 1."""
+
+    exit_code = 1
+
+
+class _Unusable(click.ClickException):
+    """Ends the command with a message and exit status 2."""
+
+    exit_code = 2
+
+
+class _Parsed(click.ParamType[T]):
+    """A parameter read by a function that raises ValueError with what was expected."""
+
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return] # a default, already converted
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Commands(click.Group):
+    """A group whose command `run` need not be named, and whose help shows that command's options too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("--help", "-h", "--version")):
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        rows = [row for param in self.commands[_DEFAULT].params if (row := param.get_help_record(ctx)) is not None]
+        with formatter.section("Options of run"):
+            formatter.write_dl(rows)
+
+
+_config_option = click.option(
+    "--config.file", "--config", "config_file", type=_FILE, metavar="FILE",
+    help="Configuration file (YAML). Without one, the llama-server processes of this host are found.",
+)  # fmt: skip
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 all well, 1 something was found or failed, 2 wrong command line or configuration.",
+)
+@click.version_option(kvexporter.__version__, prog_name="kvexporter", message="%(prog)s %(version)s")
+def commands() -> None:
+    """Watch the KV pool of this host's llama-servers: Prometheus metrics about who fills it and whose requests die.
+
+    Without a command: run.
+    """
+
+
+@commands.command()
+@_config_option
+@click.option(
+    "--config.check", "config_check", is_flag=True, help="Check the configuration file, say what is wrong, and exit."
+)
+@click.option(
+    "--web.listen-address", "listen_addresses", type=_Parsed("address", parse_listen_address), multiple=True,
+    default=[str(address) for address in RunOptions().listen_addresses], show_default=True, metavar="HOST:PORT",
+    help="Address to answer on, also [IPv6]:PORT, or :PORT for all addresses. Can be given several times.",
+)  # fmt: skip
+@click.option(
+    "--web.telemetry-path", "telemetry_path", type=_Parsed("path", parse_telemetry_path),
+    default=RunOptions().telemetry_path, show_default=True, metavar="PATH", help="Path of the metrics.",
+)  # fmt: skip
+@click.option(
+    "--web.enable-lifecycle", "enable_lifecycle", is_flag=True,
+    help="Allow POST /-/reload to whoever can connect. SIGHUP always reloads.",
+)  # fmt: skip
+@click.option(
+    "--log.level", "log_level", type=click.Choice(LEVELS), default="info", show_default=True,
+    help="Lowest level that is logged.",
+)  # fmt: skip
+@click.option(
+    "--log.format", "log_format", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True,
+    help="Format of kvexporter's own log, on stderr.",
+)  # fmt: skip
+def run(
+    config_file: Path | None,
+    config_check: bool,
+    listen_addresses: tuple[ListenAddress, ...],
+    telemetry_path: str,
+    enable_lifecycle: bool,
+    log_level: str,
+    log_format: LogFormat,
+) -> int:
+    """Run the exporter (the default command)."""
+    if config_check:
+        return _check_config(config_file)
+    set_up_logging(log_level, log_format)
+    # httpx brings a command line of its own, which loads rich and pygments (4 MB) if they are installed.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type] # None: cannot be imported
+    from kvexporter.config import ConfigError
+    from kvexporter.daemon import run_daemon
+    from kvexporter.web.serve import ListenError
+
+    options = RunOptions(config_file, tuple(dict.fromkeys(listen_addresses)), telemetry_path, enable_lifecycle)
+    try:
+        return run_daemon(options)
+    except ConfigError as error:
+        raise _Unusable(str(error)) from None
+    except ListenError as error:
+        raise _Failure(str(error)) from None
+
+
+def _check_config(config_file: Path | None) -> int:
+    from kvexporter.config import ConfigError, load_config
+
+    if config_file is None:
+        raise click.UsageError("--config.check needs --config.file")
+    try:
+        config = load_config(config_file)
+    except ConfigError as error:
+        raise _Unusable(str(error)) from None
+    for warning in config.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"{config_file}: usable, {len(config.servers)} servers")
+    return 0
+
+
+@commands.command(short_help="Say what can be read, what is missing, and how to mend it.")
+@_config_option
+def check(config_file: Path | None) -> int:
+    """Say what was found, what can be read, what is missing, and how to mend it.
+
+    Exit status 1 if something is missing. Run it as the user that kvexporter runs as.
+    """
+    from kvexporter.config import Config, ConfigError, load_config
+    from kvexporter.reports.check import exit_status, format_findings, gather
+
+    try:
+        config = load_config(config_file) if config_file is not None else Config()
+    except ConfigError as error:
+        raise _Unusable(str(error)) from None
+    findings = gather(config)
+    click.echo(format_findings(findings), nl=False)
+    return exit_status(findings)
+
+
+@commands.command(short_help="Print the metrics that a recording would have given.")
+@click.argument("directory", type=_FILE, required=False, metavar="[DIR]")
+@click.option(
+    "--journal-export", type=_FILE, metavar="FILE",
+    help="What `journalctl -u UNIT -o export` wrote; - for standard input.",
+)  # fmt: skip
+@click.option(
+    "--log-file", type=_FILE, metavar="FILE", help="What the server printed, line by line; - for standard input."
+)
+@click.option("--polls", type=_FILE, metavar="FILE", help="Recorded answers of the server's endpoints (JSON lines).")
+@click.option(
+    "--at", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="Stop this long after the first line instead of at the end.",
+)  # fmt: skip
+def replay(
+    directory: Path | None, journal_export: Path | None, log_file: Path | None, polls: Path | None, at: float | None
+) -> int:
+    """Run a recording through the exporter's model and print the metrics at its end.
+
+    DIR holds journal.export or server.log, and where there are any polls.jsonl and requests.json.
+    """
+    if (directory is not None) + (journal_export is not None) + (log_file is not None) != 1:
+        raise click.UsageError("expected one of DIR, --journal-export and --log-file")
+    from kvexporter.metrics.exposition import exposition
+    from kvexporter.replay import run_replay
+    from kvexporter.sources.recording import RecordingError
+
+    try:
+        snapshot = run_replay(directory=directory, journal_export=journal_export, log_file=log_file, polls=polls, at=at)
+    except RecordingError as error:
+        raise _Unusable(str(error)) from None
+    except OSError as error:
+        raise _Unusable(f"{error.filename}: {error.strerror}") from None
+    click.echo(exposition(snapshot), nl=False)
+    return 0
+
+
+def run_cli(arguments: Sequence[str]) -> int:
+    """Run a command line; give its exit status. Errors are one line each on stderr."""
+    try:
+        status = commands.main(list(arguments), prog_name="kvexporter", standalone_mode=False)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "kvexporter"
+        return _fail(f"{error.format_message()} (see {command} --help)", error.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except click.Abort:
+        return 130
+    return int(status or 0)
+
+
+def _fail(message: str, status: int) -> int:
+    for line in message.splitlines():
+        click.echo(f"kvexporter: {line}", err=True)
+    return status
+
+
+def main() -> NoReturn:
+    """Entry point of the command `kvexporter`."""
+    sys.exit(run_cli(sys.argv[1:]))

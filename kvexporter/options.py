@@ -1,0 +1,62 @@
+"""What the command line says to the daemon."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from pathlib import Path
+
+DEFAULT_PORT = 9889
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """An address to listen on. An empty host means all addresses of this host."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+_ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
+
+
+def parse_listen_address(text: str) -> ListenAddress:
+    """Read `host:port`, `[address]:port` or `:port`. Raises ValueError that says what was expected."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        raise ValueError(f"expected host:port, [IPv6 address]:port or :port, found {text!r}")
+    port = int(found["port"])
+    if port > 65535:
+        raise ValueError(f"expected a port up to 65535, found {port}")
+    if found["six"] is not None:
+        try:
+            IPv6Address(found["six"])
+        except ValueError:
+            raise ValueError(f"expected an IPv6 address between the brackets, found {found['six']!r}") from None
+    return ListenAddress(found["six"] or found["host"], port)
+
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9_.~-]+)+")
+
+
+def parse_telemetry_path(text: str) -> str:
+    """Read the path of the metrics. Raises ValueError that says what was expected."""
+    if not _PATH.fullmatch(text) or text.startswith("/-/") or "/." in text:
+        raise ValueError(f"expected a path such as /metrics, without /-/ at its start, found {text!r}")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `kvexporter run` that the daemon needs."""
+
+    config_file: Path | None = None
+    """None: no file; everything is found out."""
+    listen_addresses: tuple[ListenAddress, ...] = (ListenAddress("127.0.0.1", DEFAULT_PORT),)
+    telemetry_path: str = "/metrics"
+    enable_lifecycle: bool = False
+    """Allow POST /-/reload."""

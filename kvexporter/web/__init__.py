@@ -1,0 +1,1 @@
+"""The HTTP view: metrics, health and a landing page."""

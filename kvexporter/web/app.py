@@ -1,0 +1,118 @@
+"""The HTTP application: metrics, health, reload and the landing page."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kvexporter.metrics.exposition import render
+from kvexporter.metrics.negotiation import accepts_gzip
+from kvexporter.snapshot import ExporterSnapshot
+from kvexporter.web.landing import STYLE_HASH, landing_page
+
+log = logging.getLogger("kvexporter.web")
+
+GZIP_FROM_BYTES = 1024
+GZIP_LEVEL = 4
+"""Metrics shrink to an eighth at this level already; higher ones take twice the time for a few bytes."""
+
+_SECURITY = {
+    "content-security-policy": f"default-src 'none'; style-src {STYLE_HASH}; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+Reload = Callable[[], Awaitable[str | None]]
+"""Reads the configuration anew; gives what was wrong, None if it is in force."""
+
+
+def create_app(
+    snapshot: Callable[[], ExporterSnapshot],
+    ready: Callable[[], bool],
+    healthy: Callable[[], bool],
+    reload: Reload | None = None,
+    telemetry_path: str = "/metrics",
+) -> ASGIApp:
+    """Make the application. `reload` None: the lifecycle endpoint is off."""
+
+    async def metrics(request: Request) -> Response:
+        content_type, body = render(snapshot(), request.headers.get("accept"))
+        headers = {"content-type": content_type, "vary": "Accept, Accept-Encoding"}
+        if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers.get("accept-encoding")):
+            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+            headers["content-encoding"] = "gzip"
+        return Response(body, headers=headers)
+
+    async def landing(_: Request) -> Response:
+        return HTMLResponse(landing_page(snapshot(), telemetry_path))
+
+    async def health(_: Request) -> Response:
+        if healthy():
+            return PlainTextResponse("kvexporter is healthy.\n")
+        return PlainTextResponse("kvexporter is not healthy: a part of it has stopped; its log says why.\n", 503)
+
+    async def readiness(_: Request) -> Response:
+        if ready():
+            return PlainTextResponse("kvexporter is ready.\n")
+        return PlainTextResponse("kvexporter is not ready: it has not yet looked at every server once.\n", 503)
+
+    async def reloading(_: Request) -> Response:
+        if reload is None:
+            return PlainTextResponse("Reloading over HTTP is off; --web.enable-lifecycle turns it on.\n", 403)
+        error = await reload()
+        if error is None:
+            return PlainTextResponse("The configuration was read anew.\n")
+        return PlainTextResponse(f"The configuration was not changed:\n{error}\n", 500)
+
+    application = Starlette(
+        routes=[
+            Route(telemetry_path, metrics, methods=["GET"]),
+            Route("/", landing, methods=["GET"]),
+            Route("/-/healthy", health, methods=["GET"]),
+            Route("/-/ready", readiness, methods=["GET"]),
+            Route("/-/reload", reloading, methods=["POST", "PUT"]),
+        ]
+    )
+    # Would answer /metrics/ with a redirect made from the client's own Host header.
+    application.router.redirect_slashes = False
+    return _with_headers(application)
+
+
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    """Add the security headers and the date to every answer."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["date"] = formatdate(time.time(), usegmt=True)
+                for name, value in _SECURITY.items():
+                    headers[name] = value
+                if _has_body(scope):
+                    # Nothing here reads a body; on a kept connection it would have to be read to its end.
+                    headers["connection"] = "close"
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
+
+    return answer
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers

@@ -1,0 +1,179 @@
+"""The command line: what it takes, what it says and its exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvexporter
+from kvexporter.cli import run_cli
+from kvexporter.options import ListenAddress, RunOptions
+from tests.support.paths import RECORDINGS
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
+    """The options of each daemon that would have been started."""
+    import kvexporter.daemon
+
+    options: list[RunOptions] = []
+
+    def run_daemon(given: RunOptions) -> int:
+        options.append(given)
+        return 0
+
+    monkeypatch.setattr(kvexporter.daemon, "run_daemon", run_daemon)
+    monkeypatch.setattr("kvexporter.cli.set_up_logging", lambda level, form: None)
+    return options
+
+
+def test_without_a_command_it_runs_with_the_defaults(started: list[RunOptions]) -> None:
+    assert run_cli([]) == 0
+    assert started == [RunOptions()]
+
+
+@pytest.mark.parametrize("command", [[], ["run"]])
+def test_run_takes_prometheus_flags_with_and_without_its_name(started: list[RunOptions], command: list[str]) -> None:
+    arguments = [
+        "--config.file=/etc/k.yml",
+        "--web.listen-address=:9889",
+        "--web.listen-address",
+        "[::1]:9890",
+        "--web.telemetry-path=/m",
+        "--web.enable-lifecycle",
+        "--log.level=debug",
+        "--log.format=json",
+    ]
+    assert run_cli([*command, *arguments]) == 0
+    assert started == [
+        RunOptions(Path("/etc/k.yml"), (ListenAddress("", 9889), ListenAddress("::1", 9890)), "/m", True)
+    ]
+
+
+def test_config_is_short_for_config_file(started: list[RunOptions]) -> None:
+    assert run_cli(["--config", "k.yml"]) == 0
+    assert started[0].config_file == Path("k.yml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["--web.listen-address=9889"],
+            "expected host:port, [IPv6 address]:port or :port, found '9889' (see kvexporter run --help)",
+        ),
+        (["--web.telemetry-path=/-/x"], "expected a path such as /metrics"),
+        (["--log.level=loud"], "'loud' is not one of"),
+        (["--nothing"], "No such option"),
+        (["nothing"], "No such command 'nothing'"),
+        (["run", "extra"], "unexpected extra argument"),
+        (["--config.check"], "--config.check needs --config.file"),
+        (["replay"], "expected one of DIR, --journal-export and --log-file"),
+        (["replay", "a", "--log-file", "b"], "expected one of DIR"),
+        (["replay", "a", "--at", "-1"], "--at"),
+        (["replay", "/no/such/folder"], "/no/such/folder"),
+        (["replay", "--log-file", "/no/such/file"], "/no/such/file"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_on_stderr_and_status_2(
+    arguments: list[str], words: str, capsys: Captured
+) -> None:
+    assert run_cli(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert err.startswith("kvexporter: ")
+    assert err.count("\n") == 1
+
+
+def test_version(capsys: Captured) -> None:
+    assert run_cli(["--version"]) == 0
+    assert capsys.readouterr().out == f"kvexporter {kvexporter.__version__}\n"
+
+
+def test_help_shows_the_commands_and_all_options_of_run(capsys: Captured) -> None:
+    assert run_cli(["--help"]) == 0
+    text = capsys.readouterr().out
+    for word in (
+        "check",
+        "replay",
+        "run",
+        "--config.file",
+        "--config.check",
+        "--web.listen-address",
+        "--web.telemetry-path",
+    ):
+        assert word in text
+    for word in ("--web.enable-lifecycle", "--log.level", "--log.format", "--version", "127.0.0.1:9889", "Exit status"):
+        assert word in text
+
+
+@pytest.mark.parametrize("command", ["run", "check", "replay"])
+def test_every_option_has_a_help_text(command: str, capsys: Captured) -> None:
+    from kvexporter.cli import commands
+
+    assert run_cli([command, "-h"]) == 0
+    text = capsys.readouterr().out
+    for parameter in commands.commands[command].params:
+        if parameter.param_type_name == "option":
+            assert parameter.opts[0] in text
+            assert getattr(parameter, "help", None)
+
+
+def test_config_check_says_that_a_file_is_usable(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "k.yml"
+    path.write_text("servers: [{unit: a, api_key_file: missing}]\n")
+    assert run_cli(["--config.check", "--config.file", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{path}: usable, 1 servers\n"
+    assert err.startswith(f"warning: {path}:1: servers[0].api_key_file: ")
+
+
+@pytest.mark.parametrize("arguments", [["--config.check"], ["check"]])
+def test_a_bad_configuration_is_said_with_its_line_and_status_2(
+    tmp_path: Path, capsys: Captured, arguments: list[str]
+) -> None:
+    path = tmp_path / "k.yml"
+    path.write_text("a: 1\nb: 2\n")
+    assert run_cli([*arguments, "--config.file", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" unknown key")[0] for line in lines] == [
+        f"kvexporter: {path}:1: a:",
+        f"kvexporter: {path}:2: b:",
+    ]
+
+
+def test_replay_prints_the_exposition_of_a_recording(capsys: Captured) -> None:
+    assert run_cli(["replay", str(RECORDINGS / "b11434" / "unified_overflow")]) == 0
+    text = capsys.readouterr().out
+    assert "# TYPE llama_kv_pool_capacity_tokens gauge" in text
+    assert "} 4096\n" in text
+    assert "process_resident_memory_bytes" not in text
+
+
+def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
+    recording = RECORDINGS / "b11434" / "unified_overflow"
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -m kvexporter replay '{recording}' | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("0", "1")
+
+
+def test_the_daemon_does_not_load_what_only_reports_need(tmp_path: Path) -> None:
+    (tmp_path / "bad.yml").write_text("a: 1\n")
+    code = (
+        "import sys\n"
+        "from kvexporter.cli import run_cli\n"
+        "assert run_cli(['--config.file', 'bad.yml']) == 2\n"
+        "for name in ('rich', 'pygments', 'gguf', 'kvexporter.reports.check', 'kvexporter.replay'):\n"
+        "    assert name not in sys.modules, name\n"
+        "assert 'kvexporter.daemon' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=120, check=True)

@@ -1,0 +1,195 @@
+"""The HTTP application: what each path answers to which method, with which headers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Awaitable, Callable
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from kvexporter.snapshot import ExporterSnapshot, ServerSnapshot
+from kvexporter.web.app import create_app
+from tests.support.snapshots import FULL, HOSTILE, exporter
+
+
+def app(
+    snapshot: ExporterSnapshot | None = None,
+    *,
+    ready: bool = True,
+    healthy: bool = True,
+    reload: Callable[[], Awaitable[str | None]] | None = None,
+    telemetry_path: str = "/metrics",
+) -> ASGIApp:
+    shown = exporter(FULL) if snapshot is None else snapshot
+    return create_app(lambda: shown, lambda: ready, lambda: healthy, reload, telemetry_path)
+
+
+def ask(
+    application: ASGIApp, path: str, method: str = "GET", headers: dict[str, str] | None = None, body: bytes = b""
+) -> httpx.Response:
+    async def exchange() -> httpx.Response:
+        transport = httpx.ASGITransport(application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://kvexporter") as client:
+            return await client.request(
+                method, path, headers={"accept-encoding": "identity"} | (headers or {}), content=body
+            )
+
+    return asyncio.run(exchange())
+
+
+def test_metrics_are_prometheus_text() -> None:
+    answer = ask(app(), "/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'llama_slots{server="main"} 4\n' in answer.text
+
+
+def test_metrics_are_openmetrics_for_who_asks_for_it() -> None:
+    answer = ask(app(), "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+    assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert answer.text.endswith("# EOF\n")
+
+
+def test_metrics_are_zipped_for_who_takes_it() -> None:
+    answer = ask(app(), "/metrics", headers={"accept-encoding": "deflate, gzip;q=0.5"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert 'llama_slots{server="main"} 4\n' in answer.text
+    assert int(answer.headers["content-length"]) < len(answer.content) / 3
+
+
+@pytest.mark.parametrize("accepted", ["identity", "gzip;q=0", "deflate", "br"])
+def test_metrics_are_plain_for_who_does_not_take_gzip(accepted: str) -> None:
+    answer = ask(app(), "/metrics", headers={"accept-encoding": accepted})
+    assert "content-encoding" not in answer.headers
+
+
+def test_metrics_can_be_at_another_path() -> None:
+    moved = app(telemetry_path="/a/metrics")
+    assert ask(moved, "/a/metrics").status_code == 200
+    assert ask(moved, "/metrics").status_code == 404
+    assert 'href="/a/metrics"' in ask(moved, "/").text
+
+
+@pytest.mark.parametrize(("path", "flag"), [("/-/healthy", "healthy"), ("/-/ready", "ready")])
+def test_health_and_readiness_are_told_by_the_status_and_a_reason(path: str, flag: str) -> None:
+    good, bad = ask(app(), path), ask(app(ready=flag != "ready", healthy=flag != "healthy"), path)
+    assert (good.status_code, bad.status_code) == (200, 503)
+    assert "not" in bad.text
+    assert ":" in bad.text
+
+
+def test_reloading_is_forbidden_unless_it_was_turned_on() -> None:
+    answer = ask(app(), "/-/reload", "POST")
+    assert answer.status_code == 403
+    assert "--web.enable-lifecycle" in answer.text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_reloading_says_whether_it_worked(method: str) -> None:
+    async def works() -> str | None:
+        return None
+
+    async def fails() -> str | None:
+        return "/etc/x.yml:1: a: unknown key"
+
+    assert ask(app(reload=works), "/-/reload", method).status_code == 200
+    failed = ask(app(reload=fails), "/-/reload", method)
+    assert failed.status_code == 500
+    assert "/etc/x.yml:1: a: unknown key" in failed.text
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [("/metrics", "POST"), ("/", "DELETE"), ("/-/healthy", "PUT"), ("/-/ready", "PATCH"), ("/-/reload", "GET")],
+)
+def test_other_methods_are_refused_with_those_that_are_allowed(path: str, method: str) -> None:
+    answer = ask(app(), path, method)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) <= {"GET", "HEAD", "POST", "PUT"}
+    assert method not in answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing-<script>",
+        "/metrics/",
+        "/metrics/../etc/passwd",
+        "/%2e%2e/etc/passwd",
+        "http://kvexporter//metrics",
+        "/-/",
+        "/Metrics",
+    ],
+)
+def test_other_paths_are_not_found_and_not_repeated(path: str) -> None:
+    answer = ask(app(), path)
+    assert answer.status_code == 404
+    assert answer.text == "Not Found"
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy", "/-/ready", "/nothing", "/-/reload"])
+def test_every_answer_has_the_security_headers(path: str) -> None:
+    headers = ask(app(), path).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cache-control"] == "no-store"
+    assert headers["date"].endswith("GMT")
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_landing_page_shows_each_server_and_where_to_go() -> None:
+    page = ask(app(), "/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    texts = Page(page.text).texts
+    for shown in ("main", "llama-server.service", "qwen.gguf", "ready", "262,144 tokens", "4.00", "75.0%", "1"):
+        assert shown in texts
+    for link in ("/metrics", "/-/healthy", "/-/ready"):
+        assert f'href="{link}"' in page.text
+
+
+def test_the_landing_page_says_unknown_and_not_zero() -> None:
+    texts = Page(ask(app(exporter(ServerSnapshot("far"))), "/").text).texts
+    assert texts.count("unknown") == 6
+    assert "0" not in texts
+
+
+def test_the_landing_page_says_so_when_there_is_no_server() -> None:
+    assert "No llama-server has been found" in ask(app(exporter()), "/").text
+
+
+def test_the_landing_page_has_no_script_and_escapes_what_it_shows() -> None:
+    evil = ServerSnapshot("<script>alert(1)</script>", unit='"><img src=x onerror=alert(1)>', model="&lt;b>")
+    page = Page(ask(app(exporter(evil, HOSTILE)), "/").text)
+    assert not {"script", "img", "b"} & set(page.tags)
+    assert not [name for name in page.attributes if name.startswith("on") or name == "style"]
+    assert "<script>alert(1)</script>" in page.texts
+
+
+def test_the_pages_own_style_is_the_one_that_the_policy_allows() -> None:
+    answer = ask(app(), "/")
+    style = answer.text.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in answer.headers["content-security-policy"]
