@@ -1,0 +1,154 @@
+"""Which servers are watched, under which names, and how they are reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvexporter.config import Config, GeometryConfig, ServerConfig
+from kvexporter.facts import FoundProcess
+from kvexporter.snapshot import Geometry
+from kvexporter.targets import Target, plan_targets
+
+
+def process(
+    pid: int,
+    *arguments: str,
+    unit: str | None = None,
+    parent: int | None = None,
+    ports: tuple[int, ...] = (),
+    container: str | None = None,
+    user_unit: bool = False,
+) -> FoundProcess:
+    return FoundProcess(
+        pid=pid,
+        start_time=float(pid),
+        arguments=("llama-server", *(arguments or ("-m", "m.gguf"))),
+        unit=unit,
+        user_unit=user_unit,
+        container=container,
+        parent=parent,
+        listen_ports=ports,
+    )
+
+
+def plan(*found: FoundProcess, config: Config | None = None) -> dict[str, Target]:
+    return {target.name: target for target in plan_targets(config or Config(), found)}
+
+
+def url(target: Target) -> str | None:
+    return target.api.base_url if target.api is not None else None
+
+
+def test_without_configuration_a_units_server_is_named_for_its_unit_and_its_journal_is_read() -> None:
+    targets = plan(process(1, "-m", "m.gguf", "--port", "9001", unit="llama-server.service"))
+
+    (target,) = targets.values()
+    assert target.name == "llama-server"
+    assert target.selection is not None
+    assert target.selection.unit == "llama-server.service"
+    assert url(target) == "http://127.0.0.1:9001"
+
+
+def test_a_bare_process_is_named_for_its_address_and_has_no_journal() -> None:
+    targets = plan(process(1, "-m", "m.gguf", "--host", "0.0.0.0", "--port", "9001", unit="session-3.scope"))
+
+    (target,) = targets.values()
+    assert target.name == "0.0.0.0:9001"
+    assert target.selection is None
+    assert url(target) == "http://127.0.0.1:9001"
+
+
+def test_the_port_is_what_it_listens_on_when_the_command_line_does_not_tell_it() -> None:
+    assert [url(t) for t in plan(process(1, ports=(9931,))).values()] == ["http://127.0.0.1:9931"]
+    assert [url(t) for t in plan(process(1)).values()] == ["http://127.0.0.1:8080"]
+
+
+def test_a_prefix_and_tls_of_the_command_line_are_in_the_address() -> None:
+    found = process(
+        1, "-m", "m", "--api-prefix", "/llama", "--ssl-cert-file", "c", "--ssl-key-file", "k", "--port", "443"
+    )
+    (target,) = plan(found).values()
+    assert url(target) == "https://127.0.0.1:443/llama"
+
+
+def test_the_servers_own_key_file_is_used_when_it_is_an_absolute_path() -> None:
+    (target,) = plan(process(1, "-m", "m", "--api-key-file", "/etc/llama/key")).values()
+    assert target.api is not None
+    assert target.api.api_key_file == Path("/etc/llama/key")
+
+    (target,) = plan(process(1, "-m", "m", "--api-key-file", "key")).values()
+    assert target.api is not None
+    assert target.api.api_key_file is None
+
+
+def test_a_routers_children_are_servers_named_after_it_whose_lines_come_in_its_log() -> None:
+    targets = plan(
+        process(1, "--models-dir", "/m", "--port", "8080", unit="llama.service"),
+        process(2, "-m", "a.gguf", "--port", "37723", unit="llama.service", parent=1),
+    )
+    child = targets["llama:37723"]
+    assert child.child_of == "llama"
+    assert child.selection is None
+    assert url(child) == "http://127.0.0.1:37723"
+
+
+def test_two_servers_of_one_unit_have_two_names() -> None:
+    targets = plan(
+        process(1, "-m", "a", "--port", "1001", unit="llama.service"),
+        process(2, "-m", "b", "--port", "1002", unit="llama.service"),
+    )
+    assert set(targets) == {"llama", "127.0.0.1:1002"}
+
+
+def test_a_container_is_followed_by_its_id() -> None:
+    (target,) = plan(process(1, unit="docker-abc.scope", container="abc")).values()
+    assert target.selection is not None
+    assert target.selection.matches == ({"CONTAINER_ID_FULL": "abc"},)
+
+
+def test_a_users_unit_is_followed_as_one() -> None:
+    (target,) = plan(process(1, unit="llama.service", user_unit=True)).values()
+    assert target.selection is not None
+    assert (target.selection.unit, target.selection.user_unit) == (None, "llama.service")
+
+
+def test_a_configured_server_takes_its_units_process_and_keeps_its_name() -> None:
+    config = Config(servers=(ServerConfig(name="main", unit="llama.service", geometry=GeometryConfig(capacity=1000)),))
+    targets = plan(process(1, "-m", "m", "--port", "9001", unit="llama.service"), config=config)
+
+    (target,) = targets.values()
+    assert (target.name, target.configured) == ("main", True)
+    assert target.process is not None
+    assert target.process.pid == 1
+    assert url(target) == "http://127.0.0.1:9001"
+    assert target.geometry == Geometry(capacity=1000, source="config")
+
+
+def test_a_configured_address_on_this_host_finds_its_process_by_the_port() -> None:
+    config = Config(servers=(ServerConfig(name="main", url="http://localhost:9001"),))
+    (target,) = plan(
+        process(1, "-m", "m", "--port", "9002"), process(2, "-m", "m", "--port", "9001"), config=config
+    ).values()
+    assert target.process is not None
+    assert target.process.pid == 2
+
+
+def test_an_address_elsewhere_takes_no_process_of_this_host() -> None:
+    config = Config(servers=(ServerConfig(name="far", url="http://gpu.example:8080"),))
+    (target,) = plan(process(1, "-m", "m", "--port", "8080"), config=config).values()
+    assert target.process is None
+
+
+def test_configured_and_discovered_servers_do_not_take_each_others_process_or_name() -> None:
+    config = Config(discovery=True, servers=(ServerConfig(name="llama", unit="llama.service"),))
+    targets = plan(
+        process(1, "-m", "m", "--port", "9001", unit="llama.service"),
+        process(2, "-m", "m", "--port", "9002", unit="other.service"),
+        config=config,
+    )
+    assert set(targets) == {"llama", "other"}
+
+
+def test_the_same_processes_give_the_same_targets_in_any_order() -> None:
+    found = [process(n, "-m", "m", "--port", str(9000 + n), unit=f"u{n % 2}.service") for n in range(1, 6)]
+    assert plan(*found) == plan(*reversed(found))
