@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from dataclasses import dataclass, field
 
 from kvexporter.facts import (
     LinesSuppressed,
@@ -56,38 +56,41 @@ _ENDED_TASKS = 1024
 _EXITS = 50
 
 
+@dataclass(slots=True)
 class LogCounters:
     """Counts of one server. Everything is a count of lines or of what they say; nothing is estimated."""
 
-    def __init__(self) -> None:
-        self.error_lines = 0
-        self.pressure_lines = 0
-        self.recoveries = 0
-        self.purges = 0
-        self.purged_tokens = 0
-        self.context_shifts = 0
-        self.answers_truncated = 0
-        self.requests_cancelled = 0
-        self.suppressed_lines = 0
-        self.incidents: Counter[str] = Counter(dict.fromkeys(CAUSES, 0))
-        self.requests_failed: Counter[str] = Counter(dict.fromkeys(CAUSES, 0))
-        self._http: Counter[tuple[str, str]] = Counter()
-        self._unit_exits: Counter[str] = Counter()
-        self._unit_restarts = 0
-        self._oom_kills = 0
-        self._ended_tasks: deque[int] = deque(maxlen=_ENDED_TASKS)
-        self._unplaced_said = False
+    error_lines: int = 0
+    pressure_lines: int = 0
+    recoveries: int = 0
+    purges: int = 0
+    purged_tokens: int = 0
+    context_shifts: int = 0
+    answers_truncated: int = 0
+    requests_cancelled: int = 0
+    suppressed_lines: int = 0
+    incidents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    requests_failed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    http: dict[str, int] = field(default_factory=dict)
+    """`path code` → lines."""
+    unit_exits: dict[str, int] = field(default_factory=dict)
+    unit_restarts: int = 0
+    oom_kills: int = 0
+    ended_tasks: list[int] = field(default_factory=list)
+    """The latest ones, bounded: a cancellation that follows a task's end is no client giving up."""
+    unplaced_said: bool = False
+    """The last line about a batch named it: the retry line after it is about the same failure."""
 
     def observe(self, event: ev.Event) -> None:
         """Take one event of the log."""
         match event:
             case ev.BatchUnplaced():
                 self.pressure_lines += 1
-                self._unplaced_said = True
+                self.unplaced_said = True
                 return
             case ev.BatchRetried():
                 # Oldest builds have only this line for a failed batch.
-                self.pressure_lines += not self._unplaced_said
+                self.pressure_lines += not self.unplaced_said
             case ev.SlotPurged(_, tokens):
                 self.purges += 1
                 self.purged_tokens += tokens
@@ -101,28 +104,28 @@ class LogCounters:
                 self._end(task)
             case ev.TaskCancelled(task):
                 # The same line follows a request that had failed: it was not the client who gave up.
-                if task not in self._ended_tasks:
+                if task not in self.ended_tasks:
                     self.requests_cancelled += 1
                     self._end(task)
             case ev.HttpRequest(_, path, code):
-                key = (path if path in _PATHS else "other", str(code))
-                if key in self._http or len(self._http) < len(_PATHS) * _CODES:
-                    self._http[key] += 1
+                key = f"{path if path in _PATHS else 'other'} {code}"
+                if key in self.http or len(self.http) < len(_PATHS) * _CODES:
+                    self.http[key] = self.http.get(key, 0) + 1
             case ev.ProcessStarting():
-                self._ended_tasks.clear()
+                self.ended_tasks.clear()
         if not isinstance(event, ev.SlotCleared):
-            self._unplaced_said = False
+            self.unplaced_said = False
 
     def unit(self, event: UnitEvent) -> None:
         """Take what systemd or journald says of the unit."""
         match event:
             case UnitExited(_, status):
-                key = status if status in self._unit_exits or len(self._unit_exits) < _EXITS else "other"
-                self._unit_exits[key] += 1
+                key = status if status in self.unit_exits or len(self.unit_exits) < _EXITS else "other"
+                self.unit_exits[key] = self.unit_exits.get(key, 0) + 1
             case UnitRestartScheduled():
-                self._unit_restarts += 1
+                self.unit_restarts += 1
             case UnitOutOfMemory():
-                self._oom_kills += 1
+                self.oom_kills += 1
             case LinesSuppressed(count):
                 self.suppressed_lines += count
             case _:
@@ -146,13 +149,20 @@ class LogCounters:
             context_shifts=self.context_shifts,
             answers_truncated=self.answers_truncated,
             requests_cancelled=self.requests_cancelled,
-            http_requests=dict(self._http),
-            unit_restarts=self._unit_restarts if of_unit else None,
-            unit_exits=dict(self._unit_exits),
-            oom_kills=self._oom_kills if of_unit else None,
+            http_requests={_path_and_code(key): count for key, count in self.http.items()},
+            unit_restarts=self.unit_restarts if of_unit else None,
+            unit_exits=dict(self.unit_exits),
+            oom_kills=self.oom_kills if of_unit else None,
             suppressed_lines=self.suppressed_lines,
         )
 
     def _end(self, task: int | None) -> None:
         if task is not None:
-            self._ended_tasks.append(task)
+            self.ended_tasks.append(task)
+            if len(self.ended_tasks) >= 2 * _ENDED_TASKS:
+                del self.ended_tasks[:_ENDED_TASKS]
+
+
+def _path_and_code(key: str) -> tuple[str, str]:
+    path, _, code = key.partition(" ")
+    return path, code

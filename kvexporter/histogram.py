@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 
 from kvexporter.snapshot import HistogramSnapshot
 
 
+@dataclass(slots=True)
 class Histogram:
     """Counts observations by upper bound. Weights may be fractions, as seconds spent at a value."""
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = (*bounds, inf)
-        self._counts = [0.0] * len(self._bounds)
-        self._sum = 0.0
+    bounds: tuple[float, ...]
+    """Upper bounds, rising, without infinity."""
+    counts: list[float] = field(default_factory=list)
+    """Observations by bound, the last one those above all bounds."""
+    sum: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [0.0] * (len(self.bounds) + 1)
+        if len(self.counts) != len(self.bounds) + 1:
+            raise ValueError(f"{len(self.counts)} counts for {len(self.bounds)} bounds")
 
     def observe(self, value: float, weight: float = 1.0) -> None:
         """Add `weight` observations of `value`."""
-        self._counts[bisect_left(self._bounds, value)] += weight
-        self._sum += value * weight
+        self.counts[bisect_left(self.bounds, value)] += weight
+        self.sum += value * weight
 
     def snapshot(self) -> HistogramSnapshot:
         """The cumulative buckets as they are now."""
-        return HistogramSnapshot(tuple(zip(self._bounds, accumulate(self._counts), strict=True)), self._sum)
+        return HistogramSnapshot(tuple(zip((*self.bounds, inf), accumulate(self.counts), strict=True)), self.sum)
 
 
 TOKENS = (0, 256, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)

@@ -24,6 +24,9 @@ SETTLE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0
 """Between two failing batches of one cascade a smaller one is computed, which can take long on a slow machine."""
 
+NO_OFFSET = -1
+"""The line named none."""
+
 _LIFE = (
     ev.TaskLaunched,
     ev.PromptStarted,
@@ -45,7 +48,7 @@ class Cascade:
     """What has been read of one cascade so far."""
 
     started: float
-    running: Running
+    running: dict[int, tuple[int | None, int | None]]
     last: float
     confirmed: bool = False
     cleared: bool = False
@@ -55,29 +58,31 @@ class Cascade:
     unknown_errors: int = 0
     stepped: bool = False
     """A part of the batch was computed since the last failure: the next failure's offset tells whether it went on."""
-    _sizes: dict[int | None, int] = field(default_factory=dict)
-    _pending: int | None = None
-    _offset: int | None = None
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Offset → the largest batch that failed there."""
+    pending: int | None = None
+    """The largest batch that failed since the last line with an offset."""
+    offset: int = NO_OFFSET
 
     def unplaced(self, size: int | None) -> None:
         if size is not None:
-            self._pending = max(self._pending or 0, size)
+            self.pending = max(self.pending or 0, size)
 
     def at_offset(self, offset: int | None) -> None:
         """The sizes read since the last such line failed at `offset`."""
-        self._offset = offset
-        if self._pending is not None:
-            self._sizes[offset] = max(self._sizes.get(offset, 0), self._pending)
-            self._pending = None
+        self.offset = offset = NO_OFFSET if offset is None else offset
+        if self.pending is not None:
+            self.sizes[offset] = max(self.sizes.get(offset, 0), self.pending)
+            self.pending = None
 
     def goes_on_at(self, offset: int | None) -> bool:
         """A failure at `offset` is of the same batch: parts of it were placed since the last one."""
-        return offset is not None and self._offset is not None and offset > self._offset
+        return offset is not None and offset > self.offset != NO_OFFSET
 
     def take(self, later: Cascade) -> None:
         """The failures of `later` are of this cascade's batch."""
-        if later._pending is not None:
-            self.unplaced(later._pending)
+        if later.pending is not None:
+            self.unplaced(later.pending)
         self.last = max(self.last, later.last)
         self.releases.clear()
         self.stepped = False
@@ -85,37 +90,37 @@ class Cascade:
     @property
     def unplaced_batch(self) -> int | None:
         """The batch that found no room: the largest that failed at the place where the cascade ended."""
-        if self._pending is not None:
-            return max(self._sizes.get(self._offset, 0), self._pending)
-        return self._sizes.get(self._offset)
+        if self.pending is not None:
+            return max(self.sizes.get(self.offset, 0), self.pending)
+        return self.sizes.get(self.offset)
 
 
 Outcome = tuple[Literal["incident", "recovery"], Cascade]
 
 
+@dataclass(slots=True)
 class CascadeTracker:
     """Follows one server's log through its cascades."""
 
-    def __init__(self) -> None:
-        self._cascade: Cascade | None = None
-        self._next: Cascade | None = None
-        """Failures after a step of the open cascade, of the same batch or of another: its offset will tell."""
-        self._releases: dict[int, tuple[int | None, int]] = {}
-        """Releases with no sign of life since: what an echo without anything before it is about."""
-        self._ended: float | None = None
-        """When the last incident's last line was read: an echo right after it belongs to it."""
+    cascade: Cascade | None = None
+    later: Cascade | None = None
+    """Failures after a step of the open cascade, of the same batch or of another: its offset will tell."""
+    releases: dict[int, tuple[int | None, int]] = field(default_factory=dict)
+    """Releases with no sign of life since: what an echo without anything before it is about."""
+    ended: float | None = None
+    """When the last incident's last line was read: an echo right after it belongs to it."""
 
     @property
     def open(self) -> bool:
         """A cascade is running and has not been told an outcome yet."""
-        return self._cascade is not None
+        return self.cascade is not None
 
     def tick(self, at: float) -> Outcome | None:
         """Time has come to `at` with no further line: end what silence ends."""
-        cascade = self._cascade
+        cascade = self.cascade
         if cascade is None:
             return None
-        last = cascade.last if self._next is None else self._next.last
+        last = cascade.last if self.later is None else self.later.last
         if at - last <= (SETTLE_SECONDS if cascade.confirmed else PATIENCE_SECONDS):
             return None
         return self._close()
@@ -150,7 +155,7 @@ class CascadeTracker:
                 else:
                     cascade.errors.add(task)
             case ev.DecodeFailed():
-                if self._cascade is not None or self._ended is None or at - self._ended > SETTLE_SECONDS:
+                if self.cascade is not None or self.ended is None or at - self.ended > SETTLE_SECONDS:
                     outcome = self._settle_next(None) or outcome
                     self._confirm(at, running)
                     outcome = self._close()
@@ -158,22 +163,22 @@ class CascadeTracker:
                 self._released(slot, task, tokens, at)
             case _ if isinstance(event, _END):
                 # A server that dies in a cascade has neither recovered nor said that it failed.
-                if self._cascade is not None and self._cascade.confirmed:
+                if self.cascade is not None and self.cascade.confirmed:
                     outcome = self._close()
-                self._cascade = self._next = self._ended = None
-                self._releases.clear()
+                self.cascade = self.later = self.ended = None
+                self.releases.clear()
             case _ if isinstance(event, _LIFE):
-                if self._cascade is not None:
+                if self.cascade is not None:
                     outcome = self._close()
-                self._releases.clear()
-                self._ended = None
+                self.releases.clear()
+                self.ended = None
             case _ if isinstance(event, _STEP):
-                if self._cascade is not None and self._cascade.confirmed:
+                if self.cascade is not None and self.cascade.confirmed:
                     outcome = self._close()
-                elif self._cascade is not None:
-                    self._cascade.stepped = True
-                self._releases.clear()
-                self._ended = None
+                elif self.cascade is not None:
+                    self.cascade.stepped = True
+                self.releases.clear()
+                self.ended = None
             case _:
                 pass
         return outcome
@@ -182,59 +187,59 @@ class CascadeTracker:
         self, at: float, running: Callable[[], Running], offset: int | None = None
     ) -> tuple[Cascade, Outcome | None]:
         """A batch found no room: the cascade that this belongs to, and the outcome of one that it ended."""
-        self._releases.clear()
+        self.releases.clear()
         outcome = None
-        cascade = self._cascade
+        cascade = self.cascade
         if cascade is not None and cascade.confirmed:
             outcome = self._close()
         elif cascade is not None and (cascade.stepped or cascade.releases):
-            if self._next is None:
-                self._next = Cascade(at, running(), at)
+            if self.later is None:
+                self.later = Cascade(at, dict(running()), at)
             if offset is not None:
                 outcome = self._settle_next(offset)
             else:
-                return self._next, None
-        if self._cascade is None:
-            self._cascade = Cascade(at, running(), at)
-        self._cascade.last = max(self._cascade.last, at)
-        return self._cascade, outcome
+                return self.later, None
+        if self.cascade is None:
+            self.cascade = Cascade(at, dict(running()), at)
+        self.cascade.last = max(self.cascade.last, at)
+        return self.cascade, outcome
 
     def _settle_next(self, offset: int | None) -> Outcome | None:
         """Failures after a step now have their offset: part of the open cascade, or that one has recovered."""
-        cascade, later = self._cascade, self._next
+        cascade, later = self.cascade, self.later
         if cascade is None or later is None:
             return None
-        self._next = None
+        self.later = None
         if cascade.goes_on_at(offset):
             cascade.take(later)
             return None
         outcome = self._close()
-        self._cascade = later
+        self.cascade = later
         return outcome
 
     def _released(self, slot: int, task: int | None, tokens: int, at: float) -> None:
         """A request ended: in the error's wake, or as it should while a part of the batch still fails."""
-        if self._cascade is not None:
-            self._cascade.releases.setdefault(slot, (task, tokens))
-            if self._cascade.confirmed:
-                self._cascade.last = max(self._cascade.last, at)
-        self._releases[slot] = (task, tokens)
+        if self.cascade is not None:
+            self.cascade.releases.setdefault(slot, (task, tokens))
+            if self.cascade.confirmed:
+                self.cascade.last = max(self.cascade.last, at)
+        self.releases[slot] = (task, tokens)
 
     def _confirm(self, at: float, running: Callable[[], Running]) -> Cascade:
-        if self._cascade is None:
-            self._cascade = Cascade(at, running(), at, releases=dict(self._releases))
-        self._cascade.confirmed = True
-        self._cascade.last = max(self._cascade.last, at)
-        return self._cascade
+        if self.cascade is None:
+            self.cascade = Cascade(at, dict(running()), at, releases=dict(self.releases))
+        self.cascade.confirmed = True
+        self.cascade.last = max(self.cascade.last, at)
+        return self.cascade
 
     def _close(self) -> Outcome | None:
-        cascade, self._cascade, self._next = self._cascade, None, None
+        cascade, self.cascade, self.later = self.cascade, None, None
         if cascade is None:
             return None
-        self._releases.clear()
+        self.releases.clear()
         if not cascade.confirmed:
             return ("recovery", cascade)
-        self._ended = cascade.last
+        self.ended = cascade.last
         return ("incident", cascade)
 
 
