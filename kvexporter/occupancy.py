@@ -14,22 +14,19 @@ class OccupancyTime:
     """Seconds spent at each fill, and the recent peak."""
 
     def __init__(self) -> None:
-        self._seconds = Histogram(FILL)
+        self.seconds = Histogram(FILL)
         self._peak = PeakWindow(PEAK_SECONDS)
         self._fill: float | None = None
         self._since: float | None = None
-        self._known = False
 
     def advance(self, to: float) -> None:
         """Time passes with the fill as it is."""
         if self._fill is not None and self._since is not None and to > self._since:
-            self._seconds.observe(self._fill, to - self._since)
+            self.seconds.observe(self._fill, to - self._since)
         self._since = to
 
     def set(self, fill: float | None, at: float) -> None:
         """From `at` on the fill is this (ratio; None: unknown)."""
-        if fill is not None:
-            self._known = True
         if fill != self._fill:
             self._peak.set(fill, at)
             self._fill = fill
@@ -40,4 +37,4 @@ class OccupancyTime:
 
     def snapshot(self) -> HistogramSnapshot | None:
         """Seconds by fill; None if the fill was never known."""
-        return self._seconds.snapshot() if self._known else None
+        return self.seconds.snapshot() if self._fill is not None or any(self.seconds.counts) else None

@@ -8,7 +8,7 @@ the log and is passed over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvexporter.llama.slots import SlotSample
 from kvexporter.snapshot import SlotSnapshot
@@ -17,7 +17,9 @@ MAX_SLOTS = 1024
 
 
 @dataclass(slots=True)
-class _Slot:
+class SlotState:
+    """What is known of one slot."""
+
     id: int
     tokens: int | None
     processing: bool = False
@@ -63,26 +65,27 @@ class _Slot:
             self.hold(max(0, self.prompt_tokens + decoded - 1 - self.shifted), at, from_poll=from_poll)
 
 
+@dataclass(slots=True)
 class Pool:
     """The slots of one server. Times are the facts' own; nothing here reads a clock."""
 
-    def __init__(self) -> None:
-        self._slots: dict[int, _Slot] = {}
-        self._empty_at_start = False
-        self.slots_left_out = 0
-        """Slots beyond the bound that were not taken in."""
+    slots: dict[int, SlotState] = field(default_factory=dict)
+    empty_at_start: bool = False
+    """The cache was empty when the slots were last counted anew, so that one not heard of holds nothing."""
+    left_out: int = 0
+    """Slots beyond the bound that were not taken in."""
 
     # ---- what the log tells ------------------------------------------------------------------------------------
 
     def restart(self) -> None:
         """The cache is new and empty: a start, a reload, or sleep."""
-        self._slots.clear()
-        self._empty_at_start = True
+        self.slots.clear()
+        self.empty_at_start = True
 
     def forget(self) -> None:
         """Nothing is known any more."""
-        self._slots.clear()
-        self._empty_at_start = False
+        self.slots.clear()
+        self.empty_at_start = False
 
     def expect(self, slots: int) -> None:
         """The server has this many slots, used or not."""
@@ -144,15 +147,21 @@ class Pool:
 
     def clear_idle(self, but: int) -> None:
         """All idle slots' caches were dropped, except that of slot `but`."""
-        for state in self._slots.values():
+        for state in self.slots.values():
             if not state.processing and state.id != but:
                 state.tokens = 0
 
     def all_idle(self) -> None:
         """No slot is processing."""
-        for state in self._slots.values():
+        for state in self.slots.values():
             if state.processing:
                 state.finish(state.tokens)
+
+    def lose_polled(self) -> None:
+        """Time has passed unseen: what polls told of running tasks is not known any more."""
+        for state in self.slots.values():
+            if state.processing and state.from_poll:
+                state.tokens, state.from_poll = None, False
 
     # ---- what a poll tells -------------------------------------------------------------------------------------
 
@@ -168,11 +177,11 @@ class Pool:
                 self._sample_processing(state, sample, at)
             else:
                 self._sample_idle(state, sample, log_leads=log_leads)
-        for number in [number for number in self._slots if seen and number not in seen]:
-            del self._slots[number]
+        for number in [number for number in self.slots if seen and number not in seen]:
+            del self.slots[number]
 
     @staticmethod
-    def _sample_processing(state: _Slot, sample: SlotSample, at: float) -> None:
+    def _sample_processing(state: SlotState, sample: SlotSample, at: float) -> None:
         if sample.task is not None and sample.task == state.finished_task:
             return  # older than the release
         if not state.processing or (sample.task is not None and sample.task != state.task):
@@ -189,7 +198,7 @@ class Pool:
             state.answer(sample.decoded, at, from_poll=True)
 
     @staticmethod
-    def _sample_idle(state: _Slot, sample: SlotSample, *, log_leads: bool) -> None:
+    def _sample_idle(state: SlotState, sample: SlotSample, *, log_leads: bool) -> None:
         if state.processing:
             if log_leads and state.task is not None and (sample.task is None or sample.task < state.task):
                 return  # older than the launch
@@ -204,23 +213,23 @@ class Pool:
     @property
     def processing(self) -> bool:
         """At least one slot runs a task."""
-        return any(state.processing for state in self._slots.values())
+        return any(state.processing for state in self.slots.values())
 
     @property
     def polled(self) -> bool:
         """A running slot's tokens come from a poll."""
-        return any(state.processing and state.from_poll for state in self._slots.values())
+        return any(state.processing and state.from_poll for state in self.slots.values())
 
     def running(self) -> dict[int, tuple[int | None, int | None]]:
         """Slot → (task, tokens) of the running ones."""
-        return {s.id: (s.task, s.tokens) for s in self._slots.values() if s.processing}
+        return {s.id: (s.task, s.tokens) for s in self.slots.values() if s.processing}
 
     def tokens(self) -> tuple[int | None, int | None]:
         """(tokens of processing slots, tokens of idle slots); None where one of them is unknown, or no slot is."""
-        if not self._slots:
-            return (0, 0) if self._empty_at_start else (None, None)
-        processing = [s.tokens for s in self._slots.values() if s.processing]
-        idle = [s.tokens for s in self._slots.values() if not s.processing]
+        if not self.slots:
+            return (0, 0) if self.empty_at_start else (None, None)
+        processing = [s.tokens for s in self.slots.values() if s.processing]
+        idle = [s.tokens for s in self.slots.values() if not s.processing]
         return _sum(processing), _sum(idle)
 
     def snapshot(self, now: float, *, polled_tokens: bool = True) -> tuple[SlotSnapshot, ...]:
@@ -236,19 +245,19 @@ class Pool:
                 task_age=max(0.0, now - s.started_at) if s.processing else None,
                 stalled=max(0.0, now - s.changed_at) if s.processing and s.watched else None,
             )
-            for s in sorted(self._slots.values(), key=lambda s: s.id)
+            for s in sorted(self.slots.values(), key=lambda s: s.id)
         )
 
-    def _slot(self, number: int) -> _Slot | None:
-        state = self._slots.get(number)
+    def _slot(self, number: int) -> SlotState | None:
+        state = self.slots.get(number)
         if state is None and number >= 0:
-            if len(self._slots) >= MAX_SLOTS:
-                self.slots_left_out += 1
+            if len(self.slots) >= MAX_SLOTS:
+                self.left_out += 1
                 return None
-            state = self._slots[number] = _Slot(number, 0 if self._empty_at_start else None)
+            state = self.slots[number] = SlotState(number, 0 if self.empty_at_start else None)
         return state
 
-    def _running(self, slot: int, task: int | None, at: float) -> _Slot | None:
+    def _running(self, slot: int, task: int | None, at: float) -> SlotState | None:
         """The slot if it runs `task`, which a missed launch line may make known only now."""
         state = self._slot(slot)
         if state is None or (task is not None and task == state.finished_task):

@@ -6,6 +6,7 @@ No clock, no I/O: every fact brings its time, so the same code runs live, on old
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kvexporter.facts import (
     Endpoint,
@@ -17,7 +18,8 @@ from kvexporter.facts import (
     UnitStarted,
     UnitStopped,
 )
-from kvexporter.geometry import PoolShape
+from kvexporter.geometry import PoolShape, StartupLog
+from kvexporter.histogram import Histogram
 from kvexporter.ledger import Ledger
 from kvexporter.llama import events as ev
 from kvexporter.llama.exposition import UpstreamMetrics
@@ -31,6 +33,22 @@ from kvexporter.snapshot import Geometry, PoolSnapshot, ServerSnapshot, ServerSt
 from kvexporter.state import Availability
 
 _INFO_LEVEL = 3
+
+
+@dataclass(slots=True)
+class ServerMemory:
+    """What one server's model must not forget when the exporter is started anew: all that came from the log."""
+
+    ledger: Ledger
+    startup: StartupLog
+    pool: Pool
+    fill_seconds: Histogram
+    state: ServerState | None
+    model: str | None
+    build: str | None
+    verbosity: int | None
+    info_seen: bool
+    listening: tuple[str, int] | None
 
 
 class Server:
@@ -169,6 +187,37 @@ class Server:
     def conclude(self) -> None:
         """No more lines will come: an open cascade has the outcome that its lines tell."""
         self._ledger.conclude(self._geometry, self._build)
+
+    # ---- over the exporter's own restarts ----------------------------------------------------------------------
+
+    def memory(self) -> ServerMemory:
+        """All that the log has told so far, and the time spent at each fill: the model's own parts, not copies."""
+        return ServerMemory(
+            ledger=self._ledger,
+            startup=self._shape.startup,
+            pool=self._pool,
+            fill_seconds=self._occupancy.seconds,
+            state=self.state,
+            model=self._model,
+            build=self._build,
+            verbosity=self._verbosity,
+            info_seen=self._info_seen,
+            listening=self.listening,
+        )
+
+    def remember(self, memory: ServerMemory) -> None:
+        """Go on where an earlier exporter stopped, before any fact is taken. The memory's parts become the model's."""
+        self.has_log = True
+        self._ledger = memory.ledger
+        self._shape.startup = memory.startup
+        self._pool = memory.pool
+        self._pool.lose_polled()
+        self._occupancy.seconds = memory.fill_seconds
+        self._availability.state = memory.state
+        self._model, self._build = memory.model, memory.build
+        self._verbosity, self._info_seen = memory.verbosity, memory.info_seen
+        self.listening = memory.listening
+        self._reshape()
 
     # ---- what the wiring asks ----------------------------------------------------------------------------------
 

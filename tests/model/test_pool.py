@@ -152,7 +152,7 @@ def test_the_number_of_slots_is_bounded() -> None:
     pool = fresh()
     pool.sample([sample(number) for number in range(MAX_SLOTS + 10)], 1, log_leads=False)
     assert len(pool.snapshot(2)) == MAX_SLOTS
-    assert pool.slots_left_out == 10
+    assert pool.left_out == 10
 
 
 def test_a_missed_launch_line_is_made_up_for_by_the_next_line_of_the_task() -> None:
