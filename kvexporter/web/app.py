@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kvexporter.metrics.exposition import render
 from kvexporter.metrics.negotiation import accepts_gzip
 from kvexporter.snapshot import ExporterSnapshot
+from kvexporter.web.guard import guarded
 from kvexporter.web.landing import STYLE_HASH, landing_page
+from kvexporter.web.live_config import LiveWebConfig
 
 log = logging.getLogger("kvexporter.web")
 
@@ -44,8 +46,9 @@ def create_app(
     healthy: Callable[[], bool],
     reload: Reload | None = None,
     telemetry_path: str = "/metrics",
+    web_config: LiveWebConfig | None = None,
 ) -> ASGIApp:
-    """Make the application. `reload` None: the lifecycle endpoint is off."""
+    """Make the application. `reload` None: the lifecycle endpoint is off. `web_config` stands before every path."""
 
     async def metrics(request: Request) -> Response:
         content_type, body = render(snapshot(), request.headers.get("accept"))
@@ -87,7 +90,7 @@ def create_app(
     )
     # Would answer /metrics/ with a redirect made from the client's own Host header.
     application.router.redirect_slashes = False
-    return _with_headers(application)
+    return _with_headers(guarded(application, web_config) if web_config is not None else application)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
@@ -102,7 +105,7 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
                 headers = MutableHeaders(scope=message)
                 headers["date"] = formatdate(time.time(), usegmt=True)
                 for name, value in _SECURITY.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 if _has_body(scope):
                     # Nothing here reads a body; on a kept connection it would have to be read to its end.
                     headers["connection"] = "close"

@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -19,9 +20,14 @@ from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from kvexporter.options import ListenAddress
+from kvexporter.web.listener import Listener
+from kvexporter.web.live_config import LiveWebConfig
 from kvexporter.web.protocol import BoundedProtocol
 
 MAX_CONNECTIONS = 40
+"""Open connections; a request on one more gets 503."""
+MAX_TAKEN = 2 * MAX_CONNECTIONS
+"""Open connections beyond which a new one is closed at once: each holds a descriptor that others need."""
 MAX_HEADER_BYTES = 16 * 1024
 KEEP_ALIVE_SECONDS = 65
 """A little over a minute, the longest scrape interval in common use."""
@@ -62,6 +68,8 @@ def _open(address: ListenAddress) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it. Without it an answer's last packet waits for the client's delayed acknowledgement: 40 ms.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             # Only `:port` means both protocols; `[::]:port` beside `0.0.0.0:port` must be possible.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not address.host else 1)
@@ -76,12 +84,16 @@ def _open(address: ListenAddress) -> socket.socket:
 
 
 class WebServer:
-    """Serves an application on open sockets, inside the running loop and without touching signals."""
+    """Serves an application on open sockets, inside the running loop and without touching signals.
 
-    def __init__(self, app: ASGIApp, sockets: Iterable[socket.socket]) -> None:
+    `web_config` says whether over TLS, with which certificate and to which clients; None: plain HTTP to all.
+    """
+
+    def __init__(self, app: ASGIApp, sockets: Iterable[socket.socket], web_config: LiveWebConfig | None = None) -> None:
         self._sockets = list(sockets)
+        self._web_config = web_config
         self._state = ServerState()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._config = uvicorn.Config(
             app,
             http=BoundedProtocol,
@@ -113,19 +125,22 @@ class WebServer:
     async def start(self) -> None:
         """Begin to answer."""
         self._config.load()
-        loop = asyncio.get_running_loop()
-        for sock in self._sockets:
-            self._servers.append(await loop.create_server(self._protocol, sock=sock))
+        self._listeners = [
+            Listener(sock, self._protocol, self._context, lambda: self.connections < MAX_TAKEN)
+            for sock in self._sockets
+        ]
+
+    def _context(self) -> ssl.SSLContext | None:
+        return self._web_config.context if self._web_config is not None else None
 
     def _protocol(self) -> BoundedProtocol:
-        return BoundedProtocol(config=self._config, server_state=self._state, app_state={})
+        admits = self._web_config.admits if self._web_config is not None else None
+        return BoundedProtocol(config=self._config, server_state=self._state, app_state={}, admits=admits)
 
     async def aclose(self) -> None:
         """Take no more connections, end the idle ones at once and the others within GRACE_SECONDS."""
-        for server in self._servers:
-            server.close()
-        for sock in self._sockets:
-            sock.close()
+        for listener in self._listeners:
+            await listener.aclose()
         for connection in list(self._state.connections):
             connection.shutdown()
         with suppress(TimeoutError):
@@ -138,8 +153,8 @@ class WebServer:
         await asyncio.sleep(0)
 
 
-async def serve(app: ASGIApp, addresses: Iterable[ListenAddress]) -> WebServer:
+async def serve(app: ASGIApp, addresses: Iterable[ListenAddress], web_config: LiveWebConfig | None = None) -> WebServer:
     """Answer on all addresses from now on. Raises ListenError if one of them cannot be listened on."""
-    server = WebServer(app, open_sockets(addresses))
+    server = WebServer(app, open_sockets(addresses), web_config)
     await server.start()
     return server

@@ -40,7 +40,7 @@ def promtool_check_metrics(exposition: str) -> str:
 class Prometheus:
     """A Prometheus with its own data folder; use as a context manager.
 
-    `targets` maps job names to addresses (host:port); `rules` are rule files.
+    `targets` maps job names to addresses (host:port); `rules` are rule files; `scrape` is added to every job.
     """
 
     def __init__(
@@ -49,11 +49,15 @@ class Prometheus:
         targets: Mapping[str, str],
         scrape_interval: str = "1s",
         rules: tuple[Path, ...] = (),
+        scrape: Mapping[str, Any] | None = None,
     ) -> None:
         self.directory = directory
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        jobs = [{"job_name": job, "static_configs": [{"targets": [address]}]} for job, address in targets.items()]
+        jobs = [
+            {**(scrape or {}), "job_name": job, "static_configs": [{"targets": [address]}]}
+            for job, address in targets.items()
+        ]
         self._config = {
             "global": {
                 "scrape_interval": scrape_interval,

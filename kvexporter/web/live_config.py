@@ -1,0 +1,166 @@
+"""The web configuration in force: read again whenever one of its files has changed, without a restart.
+
+What decides who may come in fails closed: while the file or the clients' authority cannot be used, nobody is answered.
+The server's own certificate is another matter: while a new one cannot be used (half of a renewal, a wrong owner), the
+old one stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kvexporter.config_reading import ConfigError
+from kvexporter.web.config_file import TlsServerConfig, WebConfig, load_web_config
+from kvexporter.web.tls import (
+    Certificate,
+    CertificateError,
+    has_allowed_san,
+    read_certificate,
+    read_client_ca,
+    server_context,
+)
+
+log = logging.getLogger("kvexporter.web")
+
+FRESH_SECONDS = 2.0
+"""A file changed less than this ago is read again at each look: it may change again within one tick of its clock."""
+
+_Stamp = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Secured:
+    """TLS settings with all that they name, as it was read; equal means that connections may stay."""
+
+    tls: TlsServerConfig
+    certificate: Certificate
+    client_ca: bytes | None = field(repr=False)
+
+
+class LiveWebConfig:
+    """The file and all that it names. Raises ConfigError if they cannot be used at the start.
+
+    `clock` gives unix seconds, to be compared with the files' times.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._stamps: dict[Path, _Stamp] = {}
+        self._fresh = True
+        self._error: str | None = None
+        self._certificate_error: str | None = None
+        self._config: WebConfig | None = None
+        self._secured: _Secured | None = None
+        self._context: ssl.SSLContext | None = None
+        self._read()
+
+    @property
+    def config(self) -> WebConfig | None:
+        """The configuration; None while it cannot be used, and then nobody may be answered."""
+        self.look()
+        return self._config if self._error is None else None
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context of a new connection; None: plain HTTP. While nobody may be answered, that of before."""
+        self.look()
+        return self._context
+
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether a connection was made under the rules that are in force now, and its client is let in by them.
+
+        If not it must be cut off: a client may have been let in by an authority that is no longer trusted.
+        """
+        if transport.get_extra_info("sslcontext") is not self.context:
+            return False
+        tls = self._secured.tls if self._secured is not None else None
+        return tls is None or tls.client_allowed_sans is None or has_allowed_san(transport, tls.client_allowed_sans)
+
+    def look(self) -> None:
+        """Read the files again if one has changed."""
+        if not self._fresh and all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
+            return
+        try:
+            self._read()
+        except ConfigError as error:
+            if str(error) != self._error:
+                log.error("web configuration cannot be used; nobody is answered until it can: %s", error)
+            self._error = str(error)
+            return
+        if self._error is not None:
+            self._error = None
+            log.info("web configuration can be used again")
+
+    def _read(self) -> None:
+        # The stamps come first: what changes during the reading is then read again.
+        stamps = {self._path: _stamp(self._path)}
+        try:
+            config, warnings = load_web_config(self._path)
+            stamps |= {path: _stamp(path) for path in _files(config.tls)}
+            self._take(config, warnings)
+        finally:
+            self._stamps = stamps
+            now = self._clock()
+            self._fresh = any(abs(now - stamp[0] / 1e9) < FRESH_SECONDS for stamp in stamps.values() if stamp)
+
+    def _take(self, config: WebConfig, warnings: tuple[str, ...]) -> None:
+        secured = context = None
+        if config.tls is not None:
+            secured, context = self._secure(config.tls)
+        if secured == self._secured:
+            context = self._context
+            if config == self._config:
+                return
+        for warning in warnings:
+            log.warning("%s", warning)
+        if self._config is not None:
+            log.info("web configuration read anew")
+        self._config, self._secured, self._context = config, secured, context
+
+    def _secure(self, tls: TlsServerConfig) -> tuple[_Secured, ssl.SSLContext]:
+        client_ca = read_client_ca(tls)
+        try:
+            certificate = read_certificate(tls)
+            context = server_context(tls, certificate, client_ca)
+        except CertificateError as error:
+            if self._secured is None:
+                raise
+            if str(error) != self._certificate_error:
+                log.error("the new certificate cannot be used, the old one stays: %s", error)
+            self._certificate_error = str(error)
+            certificate = self._secured.certificate
+            context = server_context(tls, certificate, client_ca)
+        else:
+            self._certificate_error = None
+        return _Secured(tls, certificate, client_ca), context
+
+
+def check_web_config(path: Path) -> tuple[str, tuple[str, ...]]:
+    """Read all that would be used; say what it does, and what is suspicious. Raises ConfigError."""
+    config, warnings = load_web_config(path)
+    if config.tls is not None:
+        server_context(config.tls, read_certificate(config.tls), read_client_ca(config.tls))
+    users = len(config.basic_auth_users.hashes)
+    return f"{'TLS' if config.tls is not None else 'no TLS'}, {users} users", warnings
+
+
+def _files(tls: TlsServerConfig | None) -> list[Path]:
+    if tls is None:
+        return []
+    return [pem.path for pem in (tls.cert_file, tls.key_file, tls.client_ca_file) if pem is not None and pem.path]
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - called at each request, and a Path takes three times as long
+    except (OSError, ValueError):
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
