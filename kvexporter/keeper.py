@@ -1,0 +1,248 @@
+"""Keeps the store: what was counted is written once a second by a thread of its own, which alone waits for the disk."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from kvexporter.server import Server, ServerMemory
+from kvexporter.store import Batch, Store, StoredFeed, StoredStart, StoreError, is_damage
+
+log = logging.getLogger(__name__)
+
+COMMIT_SECONDS = 1.0
+HANGING_SECONDS = 10.0
+OPEN_ATTEMPTS = 12
+OPEN_PAUSE = 5.0
+CLOSE_SECONDS = 5.0
+STARTS_WAITING = 200
+
+_memories = msgspec.json.Decoder(dict[str, ServerMemory])
+
+
+class Keeper:
+    """The daemon's side of the store. Without a path nothing is kept.
+
+    `failures` counts commits and openings that failed; the daemon goes on without. What was not committed is committed
+    later, or counted again from the journal after a restart.
+    """
+
+    def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settled = path is None
+        """It is known what was stored, or that nothing can be: journals may be read now."""
+        self.failures = 0
+        self.problem: str | None = None
+        """Why nothing is kept at the moment; None while all is well, and without a path."""
+        self.fatal: StoreError | None = None
+        """The store must not be used at all: of a newer version, or in use by another exporter."""
+        self.begun_anew = False
+        """The store could not be read and was set aside: count what the journal still holds from its beginning."""
+        self._path = path
+        self._clock = clock
+        self._feeds: dict[str, StoredFeed] = {}
+        self._open = False
+        self._under_way: dict[str, float] = {}
+        self._committed: dict[str, tuple[str, float]] = {}
+        self._pending: dict[str, Batch] = {}
+        self._work: queue.SimpleQueue[Batch | StoredStart | None] = queue.SimpleQueue()
+        self._starts: dict[str, bytes] = {}
+        """Each server's latest start."""
+        self._starts_waiting: list[StoredStart] = []
+        """Could not be written, and go with the next one that can."""
+        self._done: queue.SimpleQueue[tuple[Batch | StoredStart, str | None]] = queue.SimpleQueue()
+        self._opened: queue.SimpleQueue[tuple[dict[str, StoredFeed], bool] | StoreError | str] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to open the store."""
+        if self._path is not None:
+            # A daemon thread: one that a dead disk holds for ever must not keep the process from ending.
+            self._thread = threading.Thread(target=self._run, args=(self._path,), name="store", daemon=True)
+            self._thread.start()
+
+    def step(self) -> None:
+        """Take note of what the thread has done since; to be called often."""
+        while not self._opened.empty():
+            self._take_opening(self._opened.get())
+        if self._thread is not None and not self._thread.is_alive() and not self.settled:
+            self.settled = True  # given up: count without keeping
+        while not self._done.empty():
+            batch, error = self._done.get()
+            if isinstance(batch, StoredStart):
+                self._start_done(batch, error)
+                continue
+            self._under_way.pop(batch.key, None)
+            if error is None:
+                self._committed[batch.key] = (batch.position, self._clock())
+                self._feeds[batch.key] = StoredFeed(batch.position, batch.gaps, batch.servers)
+                self._recovered()
+            else:
+                self._give_back(batch)
+                self._failed(error)
+        if any(self._clock() - since > HANGING_SECONDS for since in self._under_way.values()) and not self.problem:
+            self._failed("a commit has not come back: is the disk hanging?")
+
+    def keep_start(self, start: StoredStart) -> None:
+        """Have one start of a server written."""
+        if self._open:
+            self._starts[start.server] = start.detail
+            self._work.put(start)
+
+    def last_start(self, server: str) -> bytes | None:
+        """What is kept of a server's latest start; None of one that is not known."""
+        return self._starts.get(server)
+
+    def recall(self, key: str) -> tuple[StoredFeed, dict[str, ServerMemory]] | None:
+        """What was stored of a journal; None if nothing was, or nothing that can be read."""
+        stored = self._feeds.get(key)
+        if stored is None:
+            return None
+        try:
+            return stored, _memories.decode(stored.servers)
+        except (msgspec.DecodeError, ValueError) as error:
+            log.error("what was stored for %s cannot be read and is counted anew: %s", key, error)
+            return None
+
+    def commit(
+        self,
+        key: str,
+        position: str | None,
+        gaps: int,
+        servers: list[Server],
+        others: Mapping[str, ServerMemory],
+        *,
+        urgent: bool = False,
+    ) -> bool:
+        """Have what these servers counted up to `position` written, unless it was a moment ago and is not urgent.
+
+        `others`: what is known of servers that are not watched now. False when nothing was written, or nothing is new.
+        """
+        if self._path is None:
+            for server in servers:
+                server.take_news()  # nobody else does, and it must not pile up
+            return False
+        if not self._open or position is None or key in self._under_way:
+            return False
+        last = self._committed.get(key)
+        if last is not None and not urgent and (last[0] == position or self._clock() - last[1] < COMMIT_SECONDS):
+            return False
+        batch = self._pending.pop(key, None) or Batch(key, position, gaps, b"")
+        batch.position, batch.gaps = position, gaps
+        for server in servers:
+            news = server.take_news()
+            batch.requests += [(server.name, *request) for request in news.requests]
+            batch.incidents += [
+                (server.name, number, incident.ended, msgspec.json.encode(incident))
+                for number, incident in news.incidents
+            ]
+        batch.servers = msgspec.json.encode({**others, **{server.name: server.memory() for server in servers}})
+        self._under_way[key] = self._clock()
+        self._work.put(batch)
+        return True
+
+    def close(self) -> None:
+        """Let the thread finish what it was given, for a few seconds."""
+        self._stop.set()
+        self._work.put(None)
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+            if self._thread.is_alive():
+                log.warning("the store did not close: what was read last is counted again at the next start")
+        self.step()
+
+    # ---- on the thread -----------------------------------------------------------------------------------------
+
+    def _run(self, path: Path) -> None:
+        store = self._try_to_open(path)
+        if store is None:
+            return
+        while (batch := self._work.get()) is not None:
+            try:
+                store = store or Store(path)
+                if isinstance(batch, StoredStart):
+                    store.add_start(batch)
+                else:
+                    store.commit(batch)
+                self._done.put((batch, None))
+            except Exception as error:  # whatever it is, the next batch may do better, and nobody else would say it
+                self._done.put((batch, str(error)))
+                if store is not None and is_damage(error):
+                    _close(store)
+                    store = None  # opening it again sets it aside
+        if store is not None:
+            _close(store)
+
+    def _try_to_open(self, path: Path) -> Store | None:
+        """The open store; None if it must not or cannot be used. A full disk may have room again in a minute."""
+        for attempt in range(OPEN_ATTEMPTS):
+            existed = path.exists()
+            try:
+                store = Store(path)
+                self._starts = {server: details[-1] for server, details in store.starts().items()}
+                self._opened.put((store.feeds(), store.begun_anew))
+                return store
+            except StoreError as error:
+                if error.final:
+                    self._opened.put(error)
+                    return None
+                self._opened.put(str(error))
+            except sqlite3.Error as error:
+                self._opened.put(f"{path}: {error}")
+            if not existed or attempt == OPEN_ATTEMPTS - 1 or self._stop.wait(OPEN_PAUSE):
+                break
+        return None
+
+    # ---- on the loop -------------------------------------------------------------------------------------------
+
+    def _take_opening(self, outcome: tuple[dict[str, StoredFeed], bool] | StoreError | str) -> None:
+        if isinstance(outcome, StoreError):
+            self.fatal = outcome
+        elif isinstance(outcome, str):
+            self._failed(outcome)
+        else:
+            self._feeds, self.begun_anew = outcome
+            self._open = self.settled = True
+            self._recovered()
+
+    def _start_done(self, start: StoredStart, error: str | None) -> None:
+        if error is None:
+            self._recovered()
+            waiting, self._starts_waiting = self._starts_waiting, []
+            for other in waiting:
+                self._work.put(other)
+        else:
+            self._starts_waiting = [*self._starts_waiting, start][-STARTS_WAITING:]
+            self._failed(error)
+
+    def _give_back(self, batch: Batch) -> None:
+        """News that were not written go with the next batch, as many as a store would keep."""
+        batch.requests = batch.requests[-10_000:]
+        batch.incidents = batch.incidents[-1_000:]
+        self._pending[batch.key] = batch
+        self._committed[batch.key] = ("", self._clock())
+
+    def _failed(self, problem: str) -> None:
+        self.failures += 1
+        if self.problem is None:
+            log.error("the store cannot be written (%s): counting goes on, and it is tried again", problem)
+        self.problem = problem
+
+    def _recovered(self) -> None:
+        if self.problem is not None:
+            log.info("the store is written again")
+        self.problem = None
+
+
+def _close(store: Store) -> None:
+    try:
+        store.close()
+    except sqlite3.Error as error:
+        log.warning("%s: %s", store.path, error)
