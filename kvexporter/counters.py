@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvexporter.facts import (
     LinesSuppressed,
@@ -83,37 +85,11 @@ class LogCounters:
 
     def observe(self, event: ev.Event) -> None:
         """Take one event of the log."""
-        match event:
-            case ev.BatchUnplaced():
-                self.pressure_lines += 1
-                self.unplaced_said = True
-                return
-            case ev.BatchRetried():
-                # Oldest builds have only this line for a failed batch.
-                self.pressure_lines += not self.unplaced_said
-            case ev.SlotPurged(_, tokens):
-                self.purges += 1
-                self.purged_tokens += tokens
-                return  # between a batch's failure and its retry
-            case ev.ContextShifted():
-                self.context_shifts += 1
-            case ev.Released(_, task, _, truncated):
-                self.answers_truncated += truncated
-                self._end(task)
-            case ev.RequestFailed(task, _):
-                self._end(task)
-            case ev.TaskCancelled(task):
-                # The same line follows a request that had failed: it was not the client who gave up.
-                if task not in self.ended_tasks:
-                    self.requests_cancelled += 1
-                    self._end(task)
-            case ev.HttpRequest(_, path, code):
-                key = f"{path if path in _PATHS else 'other'} {code}"
-                if key in self.http or len(self.http) < len(_PATHS) * _CODES:
-                    self.http[key] = self.http.get(key, 0) + 1
-            case ev.ProcessStarting():
-                self.ended_tasks.clear()
-        if not isinstance(event, ev.SlotCleared):
+        kind = type(event)
+        count = _COUNTED.get(kind)
+        if count is not None:
+            count(self, event)
+        if kind not in _BETWEEN_FAILURE_AND_RETRY:
             self.unplaced_said = False
 
     def unit(self, event: UnitEvent) -> None:
@@ -130,6 +106,42 @@ class LogCounters:
                 self.suppressed_lines += count
             case _:
                 pass
+
+    def _unplaced(self, event: ev.BatchUnplaced) -> None:
+        self.pressure_lines += 1
+        self.unplaced_said = True
+
+    def _retried(self, event: ev.BatchRetried) -> None:
+        # Oldest builds have only this line for a failed batch.
+        self.pressure_lines += not self.unplaced_said
+
+    def _purged(self, event: ev.SlotPurged) -> None:
+        self.purges += 1
+        self.purged_tokens += event.tokens
+
+    def _shifted(self, event: ev.ContextShifted) -> None:
+        self.context_shifts += 1
+
+    def _released(self, event: ev.Released) -> None:
+        self.answers_truncated += event.truncated
+        self._end(event.task)
+
+    def _failed(self, event: ev.RequestFailed) -> None:
+        self._end(event.task)
+
+    def _cancelled(self, event: ev.TaskCancelled) -> None:
+        # The same line follows a request that had failed: it was not the client who gave up.
+        if event.task not in self.ended_tasks:
+            self.requests_cancelled += 1
+            self._end(event.task)
+
+    def _asked(self, event: ev.HttpRequest) -> None:
+        key = f"{event.path if event.path in _PATHS else 'other'} {event.code}"
+        if key in self.http or len(self.http) < len(_PATHS) * _CODES:
+            self.http[key] = self.http.get(key, 0) + 1
+
+    def _new_process(self, event: ev.ProcessStarting) -> None:
+        self.ended_tasks.clear()
 
     def incident(self, incident: Incident) -> None:
         """Count one incident and the requests that died in it."""
@@ -161,6 +173,25 @@ class LogCounters:
             self.ended_tasks.append(task)
             if len(self.ended_tasks) >= 2 * _ENDED_TASKS:
                 del self.ended_tasks[:_ENDED_TASKS]
+
+
+_COUNTED: dict[type, Callable[[LogCounters, Any], None]] = {
+    ev.BatchUnplaced: LogCounters._unplaced,
+    ev.BatchRetried: LogCounters._retried,
+    ev.SlotPurged: LogCounters._purged,
+    ev.ContextShifted: LogCounters._shifted,
+    ev.Released: LogCounters._released,
+    ev.RequestFailed: LogCounters._failed,
+    ev.TaskCancelled: LogCounters._cancelled,
+    ev.HttpRequest: LogCounters._asked,
+    ev.ProcessStarting: LogCounters._new_process,
+}
+"""By kind, not by a chain of tests: a backlog has millions of events."""
+
+_BETWEEN_FAILURE_AND_RETRY = frozenset(
+    {ev.BatchUnplaced, ev.SlotPurged, ev.SlotCleared, ev.HttpRequest, ev.TaskCancelled}
+)
+"""The server's own steps between the two, and what its HTTP threads print at any moment."""
 
 
 def _path_and_code(key: str) -> tuple[str, str]:

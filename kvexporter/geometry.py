@@ -9,6 +9,28 @@ from kvexporter.llama.geometry import geometry_from_api, geometry_from_launch
 from kvexporter.llama.launch import LaunchOptions
 from kvexporter.snapshot import Geometry
 
+_STARTUP = frozenset(
+    {
+        ev.ProcessStarting,
+        ev.ModelLoading,
+        ev.AutoParallel,
+        ev.PoolSized,
+        ev.TrainingContext,
+        ev.CappedToTraining,
+        ev.CappedToPerSlot,
+        ev.PoolInitialized,
+        ev.SlotsInitializing,
+        ev.SlotContext,
+        ev.ContextSize,
+        ev.KvUnified,
+        ev.SlidingWindowCache,
+        ev.KvCacheSize,
+        ev.KvSelfSize,
+        ev.RecurrentCacheSize,
+    }
+)
+"""Events about the geometry; the others are many more."""
+
 
 @dataclass(slots=True)
 class StartupLog:
@@ -34,21 +56,28 @@ class StartupLog:
     pool_bytes: int | None = None
     drops_idle_caches: bool = False
     """The build prints the one start-up line: such builds drop idle slots' caches unasked when a task starts."""
+    _early: bool = False
+    """The once-per-process lines were read, and nothing of a model since."""
     _sliding: bool = False
     _contexts: int = 0
 
     def observe(self, event: ev.Event) -> bool:
         """Take one event; True if it was about the geometry."""
+        if type(event) not in _STARTUP:
+            return False
         match event:
             case ev.ProcessStarting():
                 self._forget_model()
-                self.auto_slots = self.auto_unified = self.sized_pool = None
+                if not self._early:
+                    # Some builds print these before the line that is otherwise a process's first.
+                    self.auto_slots = self.auto_unified = self.sized_pool = None
             case ev.ModelLoading():
                 self._forget_model()
+                self._early = False
             case ev.AutoParallel(slots, unified):
-                self.auto_slots, self.auto_unified = slots, unified
+                self.auto_slots, self.auto_unified, self._early = slots, unified, True
             case ev.PoolSized(_, _, tokens):
-                self.sized_pool = tokens
+                self.sized_pool, self._early = tokens, True
             case ev.TrainingContext(tokens):
                 if self.training_context is None:
                     self.training_context = tokens
@@ -83,7 +112,7 @@ class StartupLog:
                 if self._of_main_model():
                     self._add_bytes(total_bytes)
             case _:
-                return False
+                pass
         return True
 
     def geometry(self) -> Geometry:
@@ -144,10 +173,10 @@ class StartupLog:
         return self._contexts <= 1
 
     def _forget_model(self) -> None:
-        kept = (self.auto_slots, self.auto_unified, self.sized_pool)
-        fresh = StartupLog(*kept)
+        kept = {name: getattr(self, name) for name in ("auto_slots", "auto_unified", "sized_pool", "_early")}
+        fresh = StartupLog()
         for name in StartupLog.__slots__:
-            setattr(self, name, getattr(fresh, name))
+            setattr(self, name, kept.get(name, getattr(fresh, name)))
 
 
 class PoolShape:
@@ -188,20 +217,19 @@ def merge(*sources: Geometry | None) -> Geometry:
 
     `source` names the one that gave the capacity; while that is unknown, the first that told anything.
     """
-    merged = Geometry()
+    slots = slot_context = capacity = shared = source = None
     for geometry in sources:
         if geometry is None:
             continue
-        gives_capacity = merged.capacity is None and geometry.capacity is not None
-        tells = any(value is not None for value in (geometry.slots, geometry.slot_context, geometry.shared))
-        merged = Geometry(
-            slots=merged.slots if merged.slots is not None else geometry.slots,
-            slot_context=merged.slot_context if merged.slot_context is not None else geometry.slot_context,
-            capacity=merged.capacity if merged.capacity is not None else geometry.capacity,
-            shared=merged.shared if merged.shared is not None else geometry.shared,
-            source=geometry.source if gives_capacity or (merged.source is None and tells) else merged.source,
-        )
-    return _complete(merged)
+        gives_capacity = capacity is None and geometry.capacity is not None
+        tells = geometry.slots is not None or geometry.slot_context is not None or geometry.shared is not None
+        if gives_capacity or (source is None and tells):
+            source = geometry.source
+        slots = geometry.slots if slots is None else slots
+        slot_context = geometry.slot_context if slot_context is None else slot_context
+        capacity = geometry.capacity if capacity is None else capacity
+        shared = geometry.shared if shared is None else shared
+    return _complete(Geometry(slots, slot_context, capacity, shared, source))
 
 
 def _complete(geometry: Geometry) -> Geometry:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from kvexporter.facts import Endpoint, JournalEntry, PollReason
 from kvexporter.llama.errors import MalformedBody
+from kvexporter.llama.events import LogLine
 from kvexporter.llama.exposition import parse_metrics
-from kvexporter.llama.log import parse_line
+from kvexporter.llama.log import CONTEXT_ERROR, parse_line
 from kvexporter.llama.props import parse_health, parse_props
 from kvexporter.llama.slots import parse_slots
 from kvexporter.server import Server
@@ -20,12 +21,14 @@ MAX_CHILDREN = 64
 """Router children that one journal may bring forth: their ports come out of the log's text."""
 
 
-def take_answer(server: Server, endpoint: Endpoint, body: bytes, at: float) -> PollReason | None:
-    """Hand one good answer to the model; the reason if it was not what the endpoint answers."""
+def take_answer(
+    server: Server, endpoint: Endpoint, body: bytes, at: float, asked: float | None = None
+) -> PollReason | None:
+    """Hand one good answer to the model; the reason if it was not what the endpoint answers. Times: came, asked for."""
     try:
         match endpoint:
             case "slots":
-                server.slots_polled(parse_slots(body), at)
+                server.slots_polled(parse_slots(body), at, asked=asked)
             case "metrics":
                 server.metrics_polled(parse_metrics(body), at)
             case "props":
@@ -62,12 +65,19 @@ class LogIntake:
             return server
         if entry.continued:
             self.results["continued"] += 1
-            return None
-        return self.line(entry.message, entry.at, entry.pid)
+            if CONTEXT_ERROR not in entry.message:
+                return None
+            server = self._server_of(None, entry.pid)  # a piece is no line, but grep would count it
+            server.line(LogLine(None, mentions_context_error=True), entry.at)
+            return server
+        reading = entry.reading
+        return self._take(reading if type(reading) is LogLine else parse_line(entry.message), entry.at, entry.pid)
 
     def line(self, message: bytes, at: float, pid: int | None = None) -> Server | None:
         """Take one line of text."""
-        parsed = parse_line(message)
+        return self._take(parse_line(message), at, pid)
+
+    def _take(self, parsed: LogLine | None, at: float, pid: int | None) -> Server | None:
         if parsed is None:
             self.results["ignored"] += 1
             return None

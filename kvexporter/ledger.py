@@ -6,17 +6,31 @@ numbers, whatever else happens meanwhile and however often the exporter is start
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvexporter.counters import LogCounters
 from kvexporter.facts import UnitEvent, UnitExited, UnitFailed, UnitStopped
-from kvexporter.incidents import CascadeTracker, Outcome, pool_incident, slot_incident
+from kvexporter.incidents import CascadeTracker, pool_incident, slot_incident
 from kvexporter.llama import events as ev
 from kvexporter.requests import RequestSizes
 from kvexporter.snapshot import Geometry, Incident
 
 KEPT_INCIDENTS = 100
+KEPT_INCIDENT_SLOTS = 4096
+"""Slots of all kept incidents together, so that memory is bounded for servers with a thousand of them too."""
+KEPT_NEWS = 10_000
 _MAX_SLOTS = 1024
+
+
+@dataclass(slots=True)
+class News:
+    """Incidents and request sizes that nobody has stored yet, with their numbers, counting up from 1."""
+
+    incidents: list[tuple[int, Incident]] = field(default_factory=list)
+    requests: list[tuple[int, float, int]] = field(default_factory=list)
+    """(number, end, tokens)."""
 
 
 @dataclass(slots=True)
@@ -33,8 +47,18 @@ class Ledger:
     """Slot → task, as launched and not yet released."""
     prompts: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     """Slot → (task, size of its whole prompt)."""
+    parents: dict[int, int] = field(default_factory=dict)
+    """Task → the task whose prompt it shares: a further answer to the same request. The latest ones, bounded."""
+    family: int | None = None
+    """The task launched last that is no such further answer."""
+    doubtful: list[ev.TaskCancelled] = field(default_factory=list)
+    """Cancellations in the middle of an incident, which may be of the failing requests."""
     failed_slots: tuple[int, ...] = ()
     """Slots whose cache the last event's incident has emptied."""
+    incidents_seen: int = 0
+    requests_seen: int = 0
+    news: News = field(default_factory=News)
+    """What has come since it was taken last."""
 
     @property
     def cascade_open(self) -> bool:
@@ -44,32 +68,19 @@ class Ledger:
     def event(self, event: ev.Event, at: float, geometry: Geometry, build: str | None) -> None:
         """Take one event of the log. `geometry` is what is known of the pool now."""
         self.failed_slots = ()
-        self.counters.observe(event)
-        self._outcome(self.tracker.observe(event, at, self._tasks), geometry, build)
-        match event:
-            case ev.TaskLaunched(slot, task, _):
-                if len(self.running) < _MAX_SLOTS or slot in self.running:
-                    self.running[slot] = task
-            case ev.PromptStarted(slot, task, _, prompt_tokens):
-                if len(self.prompts) < _MAX_SLOTS or slot in self.prompts:
-                    self.prompts[slot] = (task, prompt_tokens)
-            case ev.Released(slot, task, _, _):
-                self.running.pop(slot, None)
-                prompt = self.prompts.pop(slot, None)
-                self.requests.released(event, prompt[1] if prompt is not None and prompt[0] == task else None)
-            case ev.Timing() | ev.TimingHeader():
-                self.requests.timing(event)
-            case ev.RequestFailed(task, "slot"):
-                self._add(slot_incident(event, at, self._slot_of(task), geometry, build))
-            case ev.AllSlotsIdle() | ev.Sleeping() | ev.ModelLoading():
-                self.running.clear()
-                self.prompts.clear()
-            case ev.ProcessStarting():
-                self.running.clear()
-                self.prompts.clear()
-                self.requests.restart()
-            case _:
-                pass
+        if type(event) is not ev.TaskCancelled or self._gave_up(event):
+            self.counters.observe(event)
+        opened = self.tracker.cascade
+        self.tracker.observe(event, at, self._tasks)
+        if self.tracker.cascade is not None and self.tracker.cascade is not opened:
+            self.tracker.cascade.prompts = {task: size for task, size in self.prompts.values() if task is not None}
+        if self.tracker.closed:
+            self._outcomes(geometry, build)
+        book = _BOOKED.get(type(event))
+        if book is not None:
+            book(self, event, at)
+        elif type(event) is ev.RequestFailed and event.kind == "slot":
+            self._add(slot_incident(event, at, self._slot_of(event.task), geometry, build))
 
     def unit(self, event: UnitEvent, at: float, geometry: Geometry, build: str | None) -> None:
         """Take what systemd or journald says of the unit."""
@@ -80,27 +91,86 @@ class Ledger:
     def tick(self, at: float, geometry: Geometry, build: str | None) -> None:
         """The log has been silent up to `at`."""
         self.failed_slots = ()
-        self._outcome(self.tracker.tick(at), geometry, build)
+        self.tracker.tick(at)
+        self._outcomes(geometry, build)
+
+    def take_news(self) -> News:
+        """What is to be stored; the next call gives only what has come since."""
+        news, self.news = self.news, News()
+        return news
 
     def conclude(self, geometry: Geometry, build: str | None) -> None:
         """No more lines will come: an open cascade has the outcome that its lines tell."""
-        self._outcome(self.tracker.conclude(), geometry, build)
+        self.tracker.conclude()
+        self._outcomes(geometry, build)
 
-    def _outcome(self, outcome: Outcome | None, geometry: Geometry, build: str | None) -> None:
-        if outcome is None:
-            return
-        kind, cascade = outcome
-        if kind == "recovery":
-            self.counters.recoveries += 1
-            return
-        self._add(pool_incident(cascade, geometry, build))
-        if cascade.cleared:
-            self.failed_slots = tuple(slot for slot in cascade.releases if slot not in self.running)
+    def _gave_up(self, event: ev.TaskCancelled) -> bool:
+        """A cancelled task is a request whose client gave up: no further answer of one, nor one that is failing."""
+        if event.task in self.parents:
+            return False
+        if self.tracker.cascade is None or not self.tracker.cascade.confirmed:
+            return True
+        if len(self.doubtful) < _MAX_SLOTS:
+            self.doubtful.append(event)  # its own error line may come after this one
+        return False
+
+    def _launched(self, event: ev.TaskLaunched, at: float) -> None:
+        if not event.child:
+            self.family = event.task
+        elif event.task is not None and self.family is not None:
+            if len(self.parents) >= _MAX_SLOTS:
+                self.parents.clear()
+            self.parents[event.task] = self.family
+        if len(self.running) < _MAX_SLOTS or event.slot in self.running:
+            self.running[event.slot] = event.task
+
+    def _prompted(self, event: ev.PromptStarted, at: float) -> None:
+        if len(self.prompts) < _MAX_SLOTS or event.slot in self.prompts:
+            self.prompts[event.slot] = (event.task, event.prompt_tokens)
+
+    def _released(self, event: ev.Released, at: float) -> None:
+        self.running.pop(event.slot, None)
+        prompt = self.prompts.pop(event.slot, None)
+        self.requests_seen += 1
+        self.news.requests.append((self.requests_seen, at, event.tokens))
+        if len(self.news.requests) >= 2 * KEPT_NEWS:
+            del self.news.requests[:KEPT_NEWS]
+        self.requests.released(event, prompt[1] if prompt is not None and prompt[0] == event.task else None)
+
+    def _timed(self, event: ev.Timing | ev.TimingHeader, at: float) -> None:
+        self.requests.timing(event)
+
+    def _nothing_runs(self, event: ev.Event, at: float) -> None:
+        self.running.clear()
+        self.prompts.clear()
+
+    def _new_process(self, event: ev.ProcessStarting, at: float) -> None:
+        self._nothing_runs(event, at)
+        self.requests.restart()
+        self.parents.clear()
+
+    def _outcomes(self, geometry: Geometry, build: str | None) -> None:
+        """Book what became of the cascades that have ended."""
+        for kind, cascade in self.tracker.take_closed():
+            if kind == "recovery":
+                self.counters.recoveries += 1
+                continue
+            self._add(pool_incident(cascade, geometry, build, self.parents))
+            doubtful, self.doubtful = self.doubtful, []
+            failed = cascade.errors | {task for task, _ in cascade.releases.values()}
+            for cancelled in doubtful:
+                if cancelled.task not in failed:
+                    self.counters.observe(cancelled)
+            if cascade.cleared:
+                self.failed_slots += tuple(slot for slot in cascade.releases if slot not in self.running)
 
     def _add(self, incident: Incident) -> None:
         self.counters.incident(incident)
+        self.incidents_seen += 1
+        self.news.incidents.append((self.incidents_seen, incident))
+        del self.news.incidents[: _too_many([news for _, news in self.news.incidents])]
         self.incidents.append(incident)
-        del self.incidents[:-KEPT_INCIDENTS]
+        del self.incidents[: _too_many(self.incidents)]
         if incident.cause == "pool":
             self.last_pool_incident = incident
 
@@ -109,3 +179,27 @@ class Ledger:
 
     def _slot_of(self, task: int | None) -> int | None:
         return next((slot for slot, running in self.running.items() if running == task), None)
+
+
+def _too_many(incidents: list[Incident]) -> int:
+    """How many of the oldest are to go; the latest one always stays."""
+    slots = 0
+    for kept, incident in enumerate(reversed(incidents)):
+        slots += len(incident.slots)
+        if kept and (kept >= KEPT_INCIDENTS or slots > KEPT_INCIDENT_SLOTS):
+            return len(incidents) - kept
+    return 0
+
+
+_BOOKED: dict[type, Callable[[Ledger, Any, float], None]] = {
+    ev.TaskLaunched: Ledger._launched,
+    ev.PromptStarted: Ledger._prompted,
+    ev.Released: Ledger._released,
+    ev.Timing: Ledger._timed,
+    ev.TimingHeader: Ledger._timed,
+    ev.AllSlotsIdle: Ledger._nothing_runs,
+    ev.Sleeping: Ledger._nothing_runs,
+    ev.ModelLoading: Ledger._nothing_runs,
+    ev.ProcessStarting: Ledger._new_process,
+}
+"""By kind, not by a chain of tests: a backlog has millions of events."""

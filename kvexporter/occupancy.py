@@ -10,6 +10,10 @@ PEAK_SECONDS = 60.0
 """The peak's window: no scrape interval up to this misses one."""
 
 
+LEAP_SECONDS = 86400.0
+"""Nothing being heard for longer than this is taken for the clock having been set."""
+
+
 class OccupancyTime:
     """Seconds spent at each fill, and the recent peak."""
 
@@ -18,18 +22,33 @@ class OccupancyTime:
         self._peak = PeakWindow(PEAK_SECONDS)
         self._fill: float | None = None
         self._since: float | None = None
+        self._known = False
+
+    def restart(self, at: float) -> None:
+        """The clock was set back to `at`."""
+        self._since = at
+        self._peak.clear()
+        self._peak.set(self._fill, at)
 
     def advance(self, to: float) -> None:
-        """Time passes with the fill as it is."""
-        if self._fill is not None and self._since is not None and to > self._since:
+        """Time passes with the fill as it is; a leap of the clock is not time that has passed."""
+        if self._fill is not None and self._since is not None and 0 < to - self._since <= LEAP_SECONDS:
             self.seconds.observe(self._fill, to - self._since)
         self._since = to
 
     def set(self, fill: float | None, at: float) -> None:
         """From `at` on the fill is this (ratio; None: unknown)."""
+        if fill is not None:
+            self._known = True
         if fill != self._fill:
             self._peak.set(fill, at)
             self._fill = fill
+
+    def touch(self, fill: float, at: float) -> None:
+        """The fill was this for a moment at `at`, too short to be seen otherwise."""
+        self._known = True
+        self._peak.set(fill, at)
+        self._peak.set(self._fill, at)
 
     def peak(self, now: float) -> float | None:
         """The highest fill of the last minute."""
@@ -37,4 +56,4 @@ class OccupancyTime:
 
     def snapshot(self) -> HistogramSnapshot | None:
         """Seconds by fill; None if the fill was never known."""
-        return self.seconds.snapshot() if self._fill is not None or any(self.seconds.counts) else None
+        return self.seconds.snapshot() if self._known or any(self.seconds.counts) else None

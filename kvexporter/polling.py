@@ -169,7 +169,9 @@ class PollPolicy:
         if how == "router":
             times["models"] = self._after(view, "models", self.idle_interval)
         elif how != "loading":
-            period = min(LOADING_INTERVAL, self.idle_interval) if view.hints.needs_props else self.idle_interval
+            # Without a log only /props tells that a sleeper has been woken, and asking for it wakes nobody.
+            soon = view.hints.needs_props or (how == "sleeping" and view.hints.busy is None)
+            period = min(LOADING_INTERVAL, self.idle_interval) if soon else self.idle_interval
             times["props"] = self._after(view, "props", period)
         for endpoint in self._askable(view):
             if how == "active" or (how == "idle" and self._look_wanted(view, endpoint)):

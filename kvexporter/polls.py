@@ -21,7 +21,7 @@ class PollHistory:
         """Endpoint → time of its last good answer."""
         self.failures: Counter[tuple[str, str]] = Counter()
         """(endpoint, reason) → count."""
-        self._patience = MISSED_POLLS * interval + SLACK_SECONDS
+        self.patience = MISSED_POLLS * interval + SLACK_SECONDS
         self._failing: dict[str, PollReason] = {}
 
     def answered(self, endpoint: Endpoint, at: float) -> None:
@@ -37,7 +37,7 @@ class PollHistory:
     def fresh(self, endpoint: Endpoint, now: float) -> bool:
         """The last good answer is young enough to be shown."""
         last = self.last.get(endpoint)
-        return last is not None and now - last <= self._patience
+        return last is not None and now - last <= self.patience
 
     def lost(self, endpoint: Endpoint, now: float) -> bool:
         """Answers have stopped coming, and not because of a long decode, in which older builds answer nothing."""

@@ -1,8 +1,8 @@
 """Who holds how many tokens: the slots of one server, fused from its log and from `/slots`.
 
-The log tells changes at once and the polls tell values, so both write into the same slots. A task's number decides
-which of the two is newer: a poll that still shows a released task, or does not show a launched one yet, is older than
-the log and is passed over.
+The log tells changes at once, but its lines can arrive half a second late; polls tell values. So every word about a
+slot counts from its own time on: what is older than the latest word is passed over, and a task's number tells apart
+what time alone cannot. Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from kvexporter.snapshot import SlotSnapshot
 
 MAX_SLOTS = 1024
 
+LONG_AGO = -1e18
+
 
 @dataclass(slots=True)
 class SlotState:
@@ -22,58 +24,97 @@ class SlotState:
 
     id: int
     tokens: int | None
+    """Held now. None: unknown, as right after a launch, when nobody has said what of the old cache is kept."""
     processing: bool = False
     task: int | None = None
-    finished_task: int | None = None
+    released_task: int | None = None
+    """The last task whose release was logged: what polls still show of it is older."""
+    carried: int | None = 0
+    """Cache that was held when the running task was launched: given back as needed, until its size is told."""
     prompt_tokens: int | None = None
+    prompt_at_least: float = 0.0
+    prompt_at_most: float = float(2**53)
+    """Bounds of the whole prompt's size, from rounded progress figures, where no line tells it."""
     decoded: int = 0
     shifted: int = 0
     remaining: int | None = None
+    parent: int | None = None
+    """The task that shares its prompt's cells with this one (a request with several answers)."""
     started_at: float = 0.0
     changed_at: float = 0.0
+    valued_at: float = LONG_AGO
+    """Time of the latest word on how much it holds."""
+    polled_at: float = LONG_AGO
+    """Time of the latest poll that showed this slot."""
     watched: bool = False
-    """Something has shown the running task's progress, so that silence means a stall."""
-    from_poll: bool = False
-    """The tokens come from a poll and grow old with it."""
+    """Something shows the running task's progress now, so that silence means a stall."""
 
     def begin(self, task: int | None, at: float) -> None:
         self.processing, self.task = True, task
-        self.prompt_tokens = self.remaining = None
+        self.carried, self.tokens = self.tokens, None
+        self.prompt_tokens = self.remaining = self.parent = None
+        self.prompt_at_least, self.prompt_at_most = 0.0, float(2**53)
         self.decoded = self.shifted = 0
         self.started_at = self.changed_at = at
-        self.watched = self.from_poll = False
+        self.watched = False
 
-    def finish(self, tokens: int | None) -> None:
+    def finish(self, tokens: int | None, at: float) -> None:
         self.processing = False
-        self.finished_task = self.task
-        self.prompt_tokens = self.remaining = None
+        self.prompt_tokens = self.remaining = self.parent = None
         self.decoded = self.shifted = 0
+        self.carried = 0
         self.tokens = tokens
-        self.from_poll = False
+        self.valued_at = max(self.valued_at, at)
 
-    def hold(self, tokens: int, at: float, *, from_poll: bool = False) -> None:
+    def hold(self, tokens: int, at: float, until: float | None = None) -> None:
+        """It holds `tokens` at `at`, or at a time from then `until`; an older word than the latest one says nothing.
+
+        Of two words on overlapping times the larger one is the later one: a running task's tokens grow.
+        """
+        if at < self.valued_at:
+            overlaps = self.processing and until is not None and until >= self.valued_at
+            if not overlaps or self.tokens is None or tokens <= self.tokens:
+                return
+            at = self.valued_at
         if tokens != self.tokens:
-            self.changed_at = at
-        self.tokens, self.from_poll = tokens, from_poll
+            self.changed_at = max(self.changed_at, at)
+        self.tokens, self.carried, self.valued_at = tokens, 0, at
 
-    def answer(self, decoded: int, at: float, *, from_poll: bool = False) -> None:
+    def answer(self, decoded: int, at: float) -> None:
         """The answer has `decoded` tokens; the last one is not in the cache yet."""
+        if at < self.valued_at:
+            return
         if decoded != self.decoded:
-            self.changed_at = at
+            self.changed_at = max(self.changed_at, at)
         self.decoded = decoded
-        if decoded > 0 and self.prompt_tokens is not None:
-            self.hold(max(0, self.prompt_tokens + decoded - 1 - self.shifted), at, from_poll=from_poll)
+        prompt = self.prompt_size
+        if decoded > 0 and prompt is not None:
+            self.hold(max(0, prompt + decoded - 1 - self.shifted), at)
+
+    @property
+    def prompt_size(self) -> int | None:
+        """The whole prompt's size as told, or within the rounding of the progress figures."""
+        if self.prompt_tokens is not None or self.prompt_at_least <= 0:
+            return self.prompt_tokens
+        return round((self.prompt_at_least + min(self.prompt_at_most, self.prompt_at_least * 1.01)) / 2)
+
+    @property
+    def own_tokens(self) -> int | None:
+        """What it holds without the prompt that it shares with its parent."""
+        return self.tokens if self.parent is None or self.tokens is None else min(self.tokens, max(0, self.decoded - 1))
 
 
 @dataclass(slots=True)
 class Pool:
-    """The slots of one server. Times are the facts' own; nothing here reads a clock."""
+    """The slots of one server."""
 
     slots: dict[int, SlotState] = field(default_factory=dict)
     empty_at_start: bool = False
     """The cache was empty when the slots were last counted anew, so that one not heard of holds nothing."""
     left_out: int = 0
     """Slots beyond the bound that were not taken in."""
+    family: int | None = None
+    """The task launched last that is no further answer to another one's prompt."""
 
     # ---- what the log tells ------------------------------------------------------------------------------------
 
@@ -92,14 +133,20 @@ class Pool:
         for number in range(min(slots, MAX_SLOTS)):
             self._slot(number)
 
-    def launch(self, slot: int, task: int | None, at: float) -> None:
-        """A slot took a task; it still holds what it held until the server says what it reuses."""
+    def launch(self, slot: int, task: int | None, at: float, *, child: bool = False) -> None:
+        """A slot took a task. What it holds is unknown until somebody says what of its old cache is kept."""
+        if not child:
+            self.family = task
         state = self._slot(slot)
-        if state is None or (state.processing and state.task == task and task is not None):
-            return  # a poll saw it first
-        if task is not None and task == state.finished_task:
-            return  # a poll saw it come and go
-        state.begin(task, at)
+        if state is None:
+            return
+        if state.processing and task is not None and state.task == task:
+            state.started_at = min(state.started_at, at)  # a poll saw it first
+        elif at < state.polled_at or (task is not None and task == state.released_task):
+            return  # it came and went before the latest poll
+        else:
+            state.begin(task, at)
+        state.parent = self.family if child else None
 
     def prompt(self, slot: int, task: int | None, tokens: int, at: float) -> None:
         """The whole prompt of the running task has `tokens`."""
@@ -111,7 +158,30 @@ class Pool:
         """The slot holds exactly `tokens`."""
         state = self._running(slot, task, at)
         if state is not None:
-            state.watched = True
+            state.hold(tokens, at)
+
+    def reading(self, slot: int, task: int | None, tokens: int, progress: float, step: float, at: float) -> None:
+        """So much of its prompt is held, which is the part `progress` (0 to 1, rounded to `step`) of the whole."""
+        state = self._running(slot, task, at)
+        if state is None:
+            return
+        state.hold(tokens, at)
+        done = progress >= 1 - step / 2
+        # Reading is told batch by batch; what comes after it may not be told at all.
+        state.watched = not done
+        if progress > 0:
+            state.prompt_at_least = max(state.prompt_at_least, tokens / min(1.0, progress + step / 2), float(tokens))
+            if progress > step:
+                state.prompt_at_most = max(
+                    state.prompt_at_least, min(state.prompt_at_most, tokens / (progress - step / 2))
+                )
+
+    def read(self, slot: int, task: int | None, tokens: int, at: float) -> None:
+        """The whole prompt is held: `tokens`, whatever was said of its size before it was cut."""
+        state = self._running(slot, task, at)
+        if state is not None:
+            state.prompt_tokens = tokens
+            state.watched = False
             state.hold(tokens, at)
 
     def answered(self, slot: int, task: int | None, decoded: int, at: float) -> None:
@@ -121,52 +191,61 @@ class Pool:
             state.watched = True
             state.answer(decoded, at)
 
-    def release(self, slot: int, task: int | None, tokens: int) -> None:
+    def release(self, slot: int, task: int | None, tokens: int, at: float) -> None:
         """The task ended with `tokens`; they stay as cache."""
         state = self._slot(slot)
         if state is None:
             return
         if task is not None:
-            state.task = task
-        state.finish(tokens)
+            state.released_task = task
+            if state.processing and state.task is not None and state.task != task:
+                return  # a poll has seen the next one already
+        if not state.processing and at < state.valued_at:
+            return  # a poll has seen what became of them
+        state.finish(tokens, at)
 
-    def shift(self, slot: int, discarded: int, at: float) -> None:
-        """The slot dropped `discarded` of its tokens and goes on."""
-        state = self._slot(slot)
+    def shift(self, slot: int, task: int | None, discarded: int, kept: int | None, at: float) -> None:
+        """The slot forgot `discarded` tokens and holds `kept` now (None: not told)."""
+        state = self._running(slot, task, at)
         if state is None:
             return
         state.shifted += discarded
-        if state.tokens is not None:
+        if kept is not None:
+            state.hold(kept, at)
+        elif state.tokens is not None:
             state.hold(max(0, state.tokens - discarded), at)
 
-    def clear(self, slot: int) -> None:
+    def clear(self, slot: int, at: float) -> None:
         """The slot's cache was dropped."""
         state = self._slot(slot)
-        if state is not None:
-            state.tokens, state.from_poll = 0, False
+        if state is not None and at >= state.valued_at:
+            state.tokens, state.carried, state.valued_at = 0, 0, at
 
-    def clear_idle(self, but: int) -> None:
+    def clear_idle(self, but: int, at: float) -> None:
         """All idle slots' caches were dropped, except that of slot `but`."""
         for state in self.slots.values():
-            if not state.processing and state.id != but:
+            if not state.processing and state.id != but and at >= state.valued_at:
                 state.tokens = 0
 
-    def all_idle(self) -> None:
-        """No slot is processing."""
+    def all_idle(self, at: float) -> None:
+        """No slot was processing at `at`."""
         for state in self.slots.values():
-            if state.processing:
-                state.finish(state.tokens)
+            if state.processing and at >= max(state.started_at, state.polled_at):
+                state.finish(state.tokens, at)
 
     def lose_polled(self) -> None:
         """Time has passed unseen: what polls told of running tasks is not known any more."""
         for state in self.slots.values():
-            if state.processing and state.from_poll:
-                state.tokens, state.from_poll = None, False
+            if state.processing and state.valued_at == state.polled_at:
+                state.tokens = None
 
     # ---- what a poll tells -------------------------------------------------------------------------------------
 
-    def sample(self, samples: Iterable[SlotSample], at: float, *, log_leads: bool) -> None:
-        """Take one answer of `/slots`. `log_leads`: launches and releases are told by a log as well."""
+    def sample(self, samples: Iterable[SlotSample], at: float, *, log_leads: bool, until: float | None = None) -> None:
+        """Take one answer of `/slots`, true of some time from `at` (when it was asked for) `until` it came.
+
+        `log_leads`: launches and releases are told by a log as well.
+        """
         seen: set[int] = set()
         for sample in samples:
             state = self._slot(sample.id)
@@ -174,76 +253,110 @@ class Pool:
                 continue
             seen.add(sample.id)
             if sample.processing:
-                self._sample_processing(state, sample, at)
+                self._sample_processing(state, sample, at, log_leads=log_leads, until=until)
             else:
-                self._sample_idle(state, sample, log_leads=log_leads)
+                self._sample_idle(state, sample, at, log_leads=log_leads)
         for number in [number for number in self.slots if seen and number not in seen]:
             del self.slots[number]
 
     @staticmethod
-    def _sample_processing(state: SlotState, sample: SlotSample, at: float) -> None:
-        if sample.task is not None and sample.task == state.finished_task:
+    def _sample_processing(
+        state: SlotState, sample: SlotSample, at: float, *, log_leads: bool, until: float | None
+    ) -> None:
+        if sample.task is not None and sample.task == state.released_task:
             return  # older than the release
         if not state.processing or (sample.task is not None and sample.task != state.task):
-            if state.processing and state.task is not None and sample.task is not None and sample.task < state.task:
+            if log_leads and state.processing and _older(sample.task, state.task):
                 return  # older than the launch
             state.begin(sample.task, at)
+        state.polled_at = max(state.polled_at, at)
         state.watched = True
         state.remaining = sample.remaining
         if sample.held is not None:
             if (sample.decoded or 0) != state.decoded:
                 state.changed_at, state.decoded = at, sample.decoded or 0
-            state.hold(sample.held, at, from_poll=True)
+            state.hold(sample.held, at, until)
         elif sample.decoded is not None:
-            state.answer(sample.decoded, at, from_poll=True)
+            state.answer(sample.decoded, at)
 
     @staticmethod
-    def _sample_idle(state: SlotState, sample: SlotSample, *, log_leads: bool) -> None:
+    def _sample_idle(state: SlotState, sample: SlotSample, at: float, *, log_leads: bool) -> None:
         if state.processing:
-            if log_leads and state.task is not None and (sample.task is None or sample.task < state.task):
+            if log_leads and (sample.task is None or _older(sample.task, state.task)):
                 return  # older than the launch
-            state.finish(state.tokens)
+            state.finish(state.tokens, at)
+        state.polled_at = max(state.polled_at, at)
         if sample.held is not None:
-            state.tokens = sample.held
-        elif sample.task is None and state.finished_task is None:
-            state.tokens = 0  # never used
+            state.hold(sample.held, at)
+        elif sample.task is None and state.released_task is None:
+            state.hold(0, at)  # never used
 
     # ---- what the model asks -----------------------------------------------------------------------------------
 
     @property
     def processing(self) -> bool:
         """At least one slot runs a task."""
-        return any(state.processing for state in self.slots.values())
+        for state in self.slots.values():  # noqa: SIM110 - asked after every line: any() takes three times as long
+            if state.processing:
+                return True
+        return False
 
-    @property
-    def polled(self) -> bool:
-        """A running slot's tokens come from a poll."""
-        return any(state.processing and state.from_poll for state in self.slots.values())
+    def running(self) -> set[int]:
+        """The slots that run a task."""
+        return {state.id for state in self.slots.values() if state.processing}
 
-    def running(self) -> dict[int, tuple[int | None, int | None]]:
-        """Slot → (task, tokens) of the running ones."""
-        return {s.id: (s.task, s.tokens) for s in self.slots.values() if s.processing}
+    def processing_tokens(self, since: float, since_launch: float) -> int | None:
+        """Tokens of the slots that run a task, cells shared by several answers counted once; None where unknown.
 
-    def tokens(self) -> tuple[int | None, int | None]:
-        """(tokens of processing slots, tokens of idle slots); None where one of them is unknown, or no slot is."""
+        Values from before `since` are too old. A task launched after `since_launch` may still be without a word on its
+        size: it counts nothing until then.
+        """
         if not self.slots:
-            return (0, 0) if self.empty_at_start else (None, None)
-        processing = [s.tokens for s in self.slots.values() if s.processing]
-        idle = [s.tokens for s in self.slots.values() if not s.processing]
-        return _sum(processing), _sum(idle)
+            return 0 if self.empty_at_start else None
+        total = 0
+        families: set[int | None] = set()
+        for state in self.slots.values():
+            if not state.processing:
+                continue
+            if state.tokens is None or state.valued_at < since:
+                if state.tokens is None and state.started_at >= since_launch:
+                    continue
+                return None
+            if state.parent is None:
+                total += state.tokens
+                families.add(state.task)
+        for state in self.slots.values():
+            if state.processing and state.parent is not None and state.tokens is not None:
+                # With its parent gone, one of the answers still holds the prompt.
+                total += (state.own_tokens or 0) if state.parent in families else state.tokens
+                families.add(state.parent)
+        return total
 
-    def snapshot(self, now: float, *, polled_tokens: bool = True) -> tuple[SlotSnapshot, ...]:
-        """The slots by number. Without `polled_tokens`, values that came from polls are left out: too old."""
+    def idle_tokens(self) -> int | None:
+        """Tokens that can be given back: cache of idle slots, and what launched ones have not taken up yet."""
+        if not self.slots:
+            return 0 if self.empty_at_start else None
+        total = 0
+        for state in self.slots.values():
+            held = (state.carried if state.tokens is None else 0) if state.processing else state.tokens
+            if held is None:
+                return None
+            total += held
+        return total
+
+    def snapshot(self, now: float, since: float) -> tuple[SlotSnapshot, ...]:
+        """The slots by number. Running ones' values from before `since` are left out: too old."""
+        reading = [s.changed_at for s in self.slots.values() if s.processing and s.watched and s.decoded == 0]
         return tuple(
             SlotSnapshot(
                 id=s.id,
                 processing=s.processing,
-                tokens=s.tokens if polled_tokens or not (s.processing and s.from_poll) else None,
+                tokens=None if s.processing and s.valued_at < since else s.tokens,
                 task=s.task if s.processing else None,
                 prompt_tokens=s.prompt_tokens,
                 remaining=s.remaining,
                 task_age=max(0.0, now - s.started_at) if s.processing else None,
-                stalled=max(0.0, now - s.changed_at) if s.processing and s.watched else None,
+                stalled=_stalled(s, now, reading),
             )
             for s in sorted(self.slots.values(), key=lambda s: s.id)
         )
@@ -260,17 +373,22 @@ class Pool:
     def _running(self, slot: int, task: int | None, at: float) -> SlotState | None:
         """The slot if it runs `task`, which a missed launch line may make known only now."""
         state = self._slot(slot)
-        if state is None or (task is not None and task == state.finished_task):
+        if state is None or (task is not None and task == state.released_task):
             return None
         if not state.processing or (task is not None and task != state.task):
+            if at < state.polled_at:
+                return None  # over, or not yet begun, at the latest poll
             state.begin(task, at)
         return state
 
 
-def _sum(values: list[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+def _older(task: int | None, than: int | None) -> bool:
+    return task is not None and than is not None and task < than
+
+
+def _stalled(state: SlotState, now: float, reading: list[float]) -> float | None:
+    """Seconds since anything of a running task changed; one that waits to be read waits for the others' prompts."""
+    if not state.processing or not state.watched:
+        return None
+    changed = max([state.changed_at, *reading]) if state.decoded == 0 else state.changed_at
+    return max(0.0, now - changed)

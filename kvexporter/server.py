@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvexporter.facts import (
+    CgroupSample,
     Endpoint,
     PollReason,
     ProcessSample,
@@ -20,19 +21,46 @@ from kvexporter.facts import (
 )
 from kvexporter.geometry import PoolShape, StartupLog
 from kvexporter.histogram import Histogram
-from kvexporter.ledger import Ledger
+from kvexporter.kv_bytes import KvBytes, kv_bytes
+from kvexporter.ledger import Ledger, News
 from kvexporter.llama import events as ev
 from kvexporter.llama.exposition import UpstreamMetrics
 from kvexporter.llama.launch import LaunchOptions
+from kvexporter.llama.model_shape import ModelShape
 from kvexporter.llama.props import Props
 from kvexporter.llama.slots import SlotSample
+from kvexporter.memory_at_ready import MemoryAtReady
 from kvexporter.occupancy import OccupancyTime
 from kvexporter.polls import PollHistory
-from kvexporter.pool import Pool
+from kvexporter.pool import LONG_AGO, Pool
 from kvexporter.snapshot import Geometry, PoolSnapshot, ServerSnapshot, ServerState, UpstreamCounters
 from kvexporter.state import Availability
 
 _INFO_LEVEL = 3
+
+BEHIND_SECONDS = 10.0
+"""A log read up to less than so long ago is up to date."""
+
+LIFE_SECONDS = 1.0
+"""A process's first line is logged within this time."""
+
+CLOCK_STEP_SECONDS = 60.0
+"""Facts may be so much ahead of the clock that looks at them."""
+
+_OF_NO_SLOT = frozenset(
+    {
+        ev.HttpRequest,
+        ev.Timing,
+        ev.TimingHeader,
+        ev.BatchUnplaced,
+        ev.BatchRetried,
+        ev.ContextExceeded,
+        ev.DecodeFailed,
+        ev.RequestFailed,
+        ev.TaskCancelled,
+    }
+)
+"""Events that tell nothing of slots, geometry or state by themselves, and are half of all."""
 
 
 @dataclass(slots=True)
@@ -49,6 +77,7 @@ class ServerMemory:
     verbosity: int | None
     info_seen: bool
     listening: tuple[str, int] | None
+    has_log: bool = True
 
 
 class Server:
@@ -67,7 +96,9 @@ class Server:
         self.unit = unit
         self.url = url
         self.has_log = False
-        """The server's log is read; without it the log's counters do not exist."""
+        """A line of the server's log was read; without it the log's counters do not exist."""
+        self.has_unit = False
+        """Systemd's words about the unit are read; without them the unit's counters do not exist."""
         self.props: Props | None = None
         self.listening: tuple[str, int] | None = None
         """(host, port) as the log told it."""
@@ -85,25 +116,40 @@ class Server:
         self._info_seen = False
         self._upstream: UpstreamMetrics | None = None
         self._process: ProcessSample | None = None
+        self._cgroup: CgroupSample | None = None
+        self._gpu_memory: dict[str, int] = {}
+        self._logged_model: str | None = None
+        self._model_shape: ModelShape | None = None
+        self._kv = KvBytes()
+        self.memory_at_ready = MemoryAtReady()
         self._polls = PollHistory(poll_interval)
         self._now = 0.0
+        self._starting = False
+        """The first line of a process was read, and nothing of its model yet."""
+        self._life_at: float | None = None
+        """When the log showed a new process last."""
+        self._behind = False
+        """The log is being caught up with: what it tells is of times past."""
+        self._unsettled = False
+        """Something has changed since the fill was worked out last."""
 
     # ---- facts -------------------------------------------------------------------------------------------------
 
     def line(self, line: ev.LogLine, at: float) -> None:
         """Take one line of the log."""
         self.has_log = True
-        self._advance(at)
+        self._advance(at, log=True)
         if line.mentions_context_error:
             self._ledger.counters.error_lines += 1
         event = line.event
         if event is not None:
             self._event(event, at)
-        self._settle(at)
+            if type(event) not in _OF_NO_SLOT or self._unsettled:
+                self._settle(at)
 
     def unit_event(self, event: UnitEvent, at: float) -> None:
-        """Take what systemd or journald says of the unit."""
-        self.has_log = True
+        """Take what systemd or journald says of the unit: not the server's log, whose lines may go elsewhere."""
+        self.has_unit = True
         self._advance(at)
         self._ledger.unit(event, at, self._geometry, self._build)
         match event:
@@ -115,8 +161,8 @@ class Server:
                 pass
         self._settle(at)
 
-    def slots_polled(self, samples: Iterable[SlotSample], at: float) -> None:
-        """Take one answer of `/slots`."""
+    def slots_polled(self, samples: Iterable[SlotSample], at: float, *, asked: float | None = None) -> None:
+        """Take one answer of `/slots` that came at `at`; `asked` is when it was asked for: it is true of a time between."""
         self._advance(at)
         samples = tuple(samples)
         self._answered("slots", at)
@@ -124,7 +170,7 @@ class Server:
             contexts = [sample.context for sample in samples if sample.context]
             self._shape.api(len(samples), min(contexts) if contexts else None)
             self._reshape()
-        self._pool.sample(samples, at, log_leads=self.log_tells_tasks)
+        self._pool.sample(samples, at if asked is None else asked, log_leads=self.log_tells_tasks, until=at)
         self._settle(at)
 
     def props_polled(self, props: Props, at: float) -> None:
@@ -157,7 +203,7 @@ class Server:
         """An endpoint did not give what it should."""
         self._advance(at)
         self._polls.failed(endpoint, reason)
-        self._availability.failed(reason)
+        self._availability.failed(reason, endpoint)
         if self.state == "down":
             self._gone()
         self._settle(at)
@@ -167,10 +213,35 @@ class Server:
         self._advance(at)
         was = self._process
         self._process = sample
-        if sample is None or (was is not None and (was.pid, was.start_time) != (sample.pid, sample.start_time)):
-            self._gone()
-        self._availability.process(sample is not None)
+        other = was is not None and (sample is None or (was.pid, was.start_time) != (sample.pid, sample.start_time))
+        # Its log may have shown the next process already: then only the old one's end is news, and old.
+        passed = was is not None and self._life_at is not None and self._life_at > was.start_time + LIFE_SECONDS
+        if not (other and passed):
+            if sample is None or other:
+                self._gone()
+            self._availability.process(sample is not None)
+        if other:
+            self._gpu_memory = {}
+        if sample is None:
+            self._cgroup = None
+            self.memory_at_ready.gone()
+        else:
+            gpu = sum(self._gpu_memory.values()) if self._gpu_memory else None
+            self.memory_at_ready.seen(sample, at, ready=self.state == "ready", gpu=gpu)
         self._settle(at)
+
+    def cgroup_seen(self, sample: CgroupSample | None) -> None:
+        """The control group of the server's process; None where it cannot be read."""
+        self._cgroup = sample
+
+    def gpu_memory_seen(self, held: dict[str, int]) -> None:
+        """Bytes that the server's process holds by GPU; a GPU of which that is not known is left out."""
+        self._gpu_memory = held
+
+    def model_read(self, shape: ModelShape | None) -> None:
+        """What the header of the model's file tells; None if it tells nothing."""
+        self._model_shape = shape
+        self._reshape()
 
     def launched_with(self, options: LaunchOptions | None) -> None:
         """The options of the process that runs now."""
@@ -179,9 +250,22 @@ class Server:
 
     def tick(self, at: float, *, quiet: float = 0.0) -> None:
         """Time has come to `at` and nothing else was heard; lines of the last `quiet` seconds may still come."""
-        self._advance(at)
+        if at < self._now - CLOCK_STEP_SECONDS:
+            # Only the live clock ticks, and no fact is newer than it: the clock was set back. What came under the wrong
+            # one would be the latest for ever, and all that comes now too old.
+            self._now = at
+            self._occupancy.restart(at)
+        behind = quiet > BEHIND_SECONDS
+        if self._behind and not behind:
+            # The log told of times past; what is in force from now on begins now.
+            self._now = max(self._now, at)
+            self._occupancy.restart(self._now)
+        self._behind = behind
+        self._advance(at, log=False)
+        incidents = self._ledger.incidents_seen
         self._ledger.tick(at - quiet, self._geometry, self._build)
-        self._clear_failed()
+        if self._ledger.incidents_seen != incidents:
+            self._incident(at)
         self._settle(at)
 
     def conclude(self) -> None:
@@ -203,11 +287,16 @@ class Server:
             verbosity=self._verbosity,
             info_seen=self._info_seen,
             listening=self.listening,
+            has_log=self.has_log,
         )
+
+    def take_news(self) -> News:
+        """Incidents and request sizes since the last call."""
+        return self._ledger.take_news()
 
     def remember(self, memory: ServerMemory) -> None:
         """Go on where an earlier exporter stopped, before any fact is taken. The memory's parts become the model's."""
-        self.has_log = True
+        self.has_log, self.has_unit = memory.has_log, True
         self._ledger = memory.ledger
         self._shape.startup = memory.startup
         self._pool = memory.pool
@@ -244,9 +333,30 @@ class Server:
         return self._ledger.cascade_open
 
     @property
+    def incidents_seen(self) -> int:
+        """Incidents so far."""
+        return self._ledger.incidents_seen
+
+    @property
+    def slots_left_out(self) -> int:
+        """Times that a slot was not taken in because there were too many."""
+        return self._pool.left_out
+
+    @property
     def slots_seen(self) -> bool:
         """`/slots` has answered in this life."""
         return "slots" in self._polls.last
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The model's file as the log, `/props` and the command line name it, the most certain first."""
+        options = self._shape.options
+        names = (
+            self._logged_model,
+            self.props.model_path if self.props is not None else None,
+            options.model if options is not None else None,
+        )
+        return tuple(dict.fromkeys(name for name in names if name))
 
     @property
     def process(self) -> ProcessSample | None:
@@ -258,10 +368,10 @@ class Server:
     def snapshot(self, at: float) -> ServerSnapshot:
         """All that is known at `at`; what is too old is left out."""
         now = max(at, self._now)
-        counters = self._ledger.counters.snapshot(of_unit=self.has_log and self.unit is not None)
+        counters = self._ledger.counters.snapshot(of_unit=(self.has_log or self.has_unit) and self.unit is not None)
         live = self.state not in ("down", "loading")
-        polled = not (self._pool.polled and self._polls.lost("slots", now))
-        slots = self._pool.snapshot(now, polled_tokens=polled) if live else ()
+        told = live and self._tasks_told(now)
+        slots = self._pool.snapshot(now, self._oldest(now)) if told else ()
         upstream = self._upstream if live and self._upstream is not None else UpstreamMetrics()
         fresh = self._polls.fresh("metrics", now)
         return ServerSnapshot(
@@ -272,13 +382,15 @@ class Server:
             build=self._build,
             up=self._availability.up,
             state=self.state,
-            requests_processing=self._requests_processing(slots, upstream if fresh else None),
+            requests_processing=self._requests_processing(told, upstream if fresh else None),
             requests_deferred=_count(upstream.requests_deferred) if fresh else None,
             geometry=self._geometry,
-            kv_cache_bytes=self._shape.startup.cache_bytes,
-            kv_bytes_per_token=self._shape.startup.bytes_per_token(),
+            kv_cache_bytes=self._kv.cache,
+            kv_bytes_per_token=self._kv.per_token,
+            kv_bytes_source=self._kv.source,
+            kv_header_bytes_per_token=self._kv.header_per_token,
             slots=slots,
-            pool=self._pool_snapshot(now) if live and polled else None,
+            pool=self._pool_snapshot(now) if told else None,
             fill_seconds=self._occupancy.snapshot(),
             counters=counters,
             has_log=self.has_log,
@@ -290,6 +402,10 @@ class Server:
             generation_speed=self._ledger.requests.generation_speed.snapshot() if self.has_log else None,
             upstream=_upstream_counters(upstream),
             process=self._process,
+            cgroup=self._cgroup,
+            gpu_process_memory=self._gpu_memory,
+            memory_at_ready=self.memory_at_ready.at_ready(),
+            memory_growth=self.memory_at_ready.growth(),
             last_poll=dict(self._polls.last),
             poll_failures=dict(self._polls.failures),
         )
@@ -297,58 +413,71 @@ class Server:
     # ---- inside ------------------------------------------------------------------------------------------------
 
     def _event(self, event: ev.Event, at: float) -> None:
+        incidents = self._ledger.incidents_seen
         self._ledger.event(event, at, self._geometry, self._build)
-        self._availability.log(event)
-        if self._shape.startup.observe(event):
-            self._startup_event(event)
-        elif not isinstance(event, ev.Timing | ev.TimingHeader):
-            self._task_event(event, at)
-        self._clear_failed()
+        if type(event) not in _OF_NO_SLOT:
+            state = self.state
+            self._availability.log(event)
+            if self._shape.startup.observe(event):
+                self._startup_event(event, at)
+            else:
+                self._task_event(event, at)
+            if self.state != state:
+                self._reshape()
+        if self._ledger.incidents_seen != incidents:
+            self._incident(at)
 
-    def _startup_event(self, event: ev.Event) -> None:
+    def _startup_event(self, event: ev.Event, at: float) -> None:
         match event:
             case ev.ProcessStarting(build):
-                self._new_life()
+                if not self._starting:
+                    self._new_life(at)
                 self._build = build or self._build
             case ev.ModelLoading(model):
+                self._starting = False
                 self._pool.restart()
                 self._shape.forget_api()
                 self._model = model or self._model
+                self._logged_model = model
             case ev.PoolInitialized() | ev.SlotsInitializing():
+                self._starting = False
                 self._info_seen = True
                 self._pool.restart()
         self._reshape()
 
     def _task_event(self, event: ev.Event, at: float) -> None:
+        pool = self._pool
         match event:
-            case ev.TaskLaunched(slot, task, _):
+            case ev.GenerationTick():
+                pool.answered(event.slot, event.task, event.decoded, at)
+            case ev.PromptProgress():
+                pool.reading(event.slot, event.task, event.tokens, event.progress, event.step, at)
+            case ev.PromptReused():
+                pool.held(event.slot, event.task, event.tokens, at)
+            case ev.PromptDone():
+                pool.read(event.slot, event.task, event.tokens, at)
+            case ev.TaskLaunched():
                 self._info_seen = True
-                self._pool.launch(slot, task, at)
+                pool.launch(event.slot, event.task, at, child=event.child)
                 if self._clears_idle_slots():
-                    self._pool.clear_idle(but=slot)
-            case ev.PromptStarted(slot, task, _, prompt_tokens):
-                self._pool.prompt(slot, task, prompt_tokens, at)
-            case ev.PromptReused(slot, task, tokens) | ev.PromptDone(slot, task, tokens):
-                self._pool.held(slot, task, tokens, at)
-            case ev.PromptProgress(slot, task, tokens, _, _):
-                self._pool.held(slot, task, tokens, at)
-            case ev.GenerationTick(slot, task, decoded, _):
-                self._pool.answered(slot, task, decoded, at)
-            case ev.Released(slot, task, tokens, _):
+                    pool.clear_idle(but=event.slot, at=at)
+            case ev.Released():
                 self._info_seen = True
-                self._pool.release(slot, task, tokens)
-            case ev.ContextShifted(slot, _, discarded):
-                self._pool.shift(slot, discarded, at)
-            case ev.SlotPurged(slot, _) | ev.SlotCleared(slot, _):
-                self._pool.clear(slot)
+                pool.release(event.slot, event.task, event.tokens, at)
+            case ev.PromptStarted():
+                pool.prompt(event.slot, event.task, event.prompt_tokens, at)
             case ev.AllSlotsIdle():
-                self._pool.all_idle()
-            case ev.Listening(host, port, _):
-                self.listening = (host, port)
+                pool.all_idle(at)
+            case ev.ContextShifted():
+                pool.shift(event.slot, event.task, event.discarded, event.kept, at)
+            case ev.SlotPurged() | ev.SlotCleared():
+                pool.clear(event.slot, at)
+            case ev.Listening():
+                self.listening = (event.host, event.port)
             case ev.Sleeping() | ev.Waking():
-                self._pool.restart()
-            case ev.Verbosity(level):
-                self._verbosity = level
+                pool.restart()
+            case ev.Verbosity():
+                self._verbosity = event.level
             case ev.Stopping():
                 self._gone()
             case _:
@@ -361,29 +490,43 @@ class Server:
             return False
         return self._shape.startup.drops_idle_caches and self._geometry.shared is True
 
-    def _clear_failed(self) -> None:
-        """An incident has ended on a build that empties the failed slots' caches."""
+    def _incident(self, at: float) -> None:
+        """An incident has ended: the pool was full, however short, and some builds empty the failed slots' caches."""
+        self._unsettled = True
+        incident = self._ledger.incidents[-1]
+        if incident.cause == "pool" and incident.capacity:
+            held = incident.capacity if incident.sum_tokens is None else min(incident.sum_tokens, incident.capacity)
+            self._occupancy.touch(held / incident.capacity, at)
         running = self._pool.running()
         for slot in self._ledger.failed_slots:
             if slot not in running:
-                self._pool.clear(slot)
+                self._pool.clear(slot, at)
 
     def _reshape(self) -> None:
         """Something about the pool's shape was learnt."""
         self._geometry = self._shape.geometry()
-        if self._geometry.slots is not None and self.state not in ("down", "loading"):
+        self._kv = kv_bytes(self._shape.startup, self._model_shape, self._shape.options, self._geometry.capacity)
+        self._unsettled = True
+        if self._geometry.slots is not None and self.log_tells_tasks and self.state not in ("down", "loading"):
             self._pool.expect(self._geometry.slots)
 
     def _answered(self, endpoint: Endpoint, at: float, *, sleeping: bool | None = None) -> None:
         was = self.state
         self._polls.answered(endpoint, at)
-        self._availability.answered(sleeping=sleeping)
+        if endpoint != "metrics":  # which any exporter has
+            self._availability.answered(sleeping=sleeping)
         if self.state == "sleeping" and was != "sleeping":
             self._pool.restart()
 
-    def _new_life(self) -> None:
-        """A new process: what was known of the old one's slots and numbers is gone."""
+    def _new_life(self, at: float) -> None:
+        """A new process: what was known of the old one's slots and numbers is gone.
+
+        Its first line comes two or three times on some builds; only a model's loading ends a start.
+        """
         self.lives += 1
+        if self.lives > 1:
+            self._shape.options = None  # the old process's; the new one's are looked for
+        self._starting, self._life_at = True, at
         self.listening = self.props = None
         self._pool.restart()
         self._upstream = None
@@ -399,23 +542,37 @@ class Server:
         self._pool.forget()
         self._upstream = None
 
-    def _advance(self, at: float) -> None:
-        """Let time pass: what was in force since the last fact is accounted for."""
-        if at > self._now:
+    def _advance(self, at: float, *, log: bool = False) -> None:
+        """Let time pass: what was in force since the last fact is accounted for; while the log is behind, by its clock."""
+        if at > self._now and (log or not self._behind):
             self._occupancy.advance(at)
             self._now = at
 
     def _settle(self, at: float) -> None:
         """After a fact: the fill that is in force from now on."""
+        self._unsettled = False
         capacity = self._geometry.capacity
         fill = None
-        if capacity and self.state not in ("down", "loading", None):
-            processing, _ = self._pool.tokens()
+        if capacity and self._availability.state not in ("down", "loading", None) and self._tasks_told(at):
+            processing = self._processing_tokens(at)
             fill = processing / capacity if processing is not None else None
         self._occupancy.set(fill, max(at, self._now))
 
+    def _tasks_told(self, now: float) -> bool:
+        """Something tells which slots run tasks: the log, or polls that still come."""
+        if self._availability.state == "sleeping" or self.log_tells_tasks:
+            return True
+        return "slots" in self._polls.last and not self._polls.lost("slots", now)
+
+    def _oldest(self, now: float) -> float:
+        """Running tasks' sizes from before this are too old: polls told them, and have stopped coming."""
+        return now - self._polls.patience if self._polls.lost("slots", now) else LONG_AGO
+
+    def _processing_tokens(self, now: float) -> int | None:
+        return self._pool.processing_tokens(self._oldest(now), now - self._polls.patience)
+
     def _pool_snapshot(self, now: float) -> PoolSnapshot | None:
-        processing, idle = self._pool.tokens()
+        processing, idle = self._processing_tokens(now), self._pool.idle_tokens()
         if processing is None:
             return None
         capacity = self._geometry.capacity
@@ -427,10 +584,10 @@ class Server:
             fill_peak_ratio=self._occupancy.peak(now),
         )
 
-    def _requests_processing(self, slots: tuple[object, ...], upstream: UpstreamMetrics | None) -> int | None:
+    def _requests_processing(self, told: bool, upstream: UpstreamMetrics | None) -> int | None:
         if self.state in ("down", "loading"):
             return None
-        if slots:
+        if told:
             return len(self._pool.running())
         return _count(upstream.requests_processing) if upstream is not None else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +56,9 @@ _FIELDS = {
 }
 """Upstream's name without its prefix → our field."""
 
+_MOST = 2.0**53
+"""Above, not even a count of tokens over years makes sense."""
+
 _PREFIX = "llamacpp:"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.ASCII | re.IGNORECASE)
@@ -66,8 +68,8 @@ def parse_metrics(text: str | bytes) -> UpstreamMetrics:
     """The samples of one body of llama-server's `/metrics`.
 
     Comments are not read: TYPE is wrong in many builds. Labels are ignored, and of several samples of one name the
-    first counts. A value that is not finite or negative is left out, the rest is kept. Counters above 999,999 have six
-    digits: that is all upstream prints.
+    first counts. A value that is not finite, negative or beyond belief is left out, the rest is kept. Counters above
+    999,999 have six digits: that is all upstream prints.
 
     Raises MalformedBody if there is no sample of llama-server at all (HTML, a JSON error, an empty body).
     """
@@ -77,7 +79,7 @@ def parse_metrics(text: str | bytes) -> UpstreamMetrics:
     for name, value in _samples(_unescaped(body)):
         seen = True
         field = _FIELDS.get(name)
-        if field is not None and math.isfinite(value) and value >= 0:
+        if field is not None and 0 <= value <= _MOST:
             values.setdefault(field, value)
     if not seen:
         raise unexpected(body, "metrics of llama-server")

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 
@@ -32,6 +31,7 @@ from kvexporter.llama.events import (
     Timing,
     TimingKind,
 )
+from kvexporter.llama.json_fields import MOST
 from kvexporter.llama.log_server import PATH_LIMIT, http_request, request_failed
 from kvexporter.llama.log_startup import build_name, listening
 
@@ -118,7 +118,13 @@ def _integer(fields: Fields, *names: str) -> int | None:
 
 def _count(fields: Fields, *names: str) -> int | None:
     number = _integer(fields, *names)
-    return number if number is not None and 0 <= number < 10**15 else None
+    return number if number is not None and 0 <= number <= MOST else None
+
+
+def _slots(fields: Fields, *names: str) -> int | None:
+    """A number of a slot or of slots."""
+    number = _count(fields, *names)
+    return number if number is not None and number < 10_000 else None
 
 
 def _decimal(fields: Fields, name: str) -> float | None:
@@ -129,11 +135,11 @@ def _decimal(fields: Fields, name: str) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if 0 <= number <= MOST else None
 
 
 def _slot(fields: Fields) -> int | None:
-    return _count(fields, "id_slot", "slot_id")
+    return _slots(fields, "id_slot", "slot_id")
 
 
 def _task(fields: Fields) -> int | None:
@@ -144,7 +150,7 @@ def _task(fields: Fields) -> int | None:
 
 
 def _slots_initializing(fields: Fields) -> Event | None:
-    slots = _count(fields, "n_slots")
+    slots = _slots(fields, "n_slots")
     return None if slots is None else SlotsInitializing(slots)
 
 

@@ -9,12 +9,12 @@ the rule. A wording that may start in two ways is two rules.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from kvexporter.llama.events import Event
+from kvexporter.llama.json_fields import MOST
 
 Match = re.Match[bytes]
 
@@ -25,10 +25,12 @@ PORT_GROUP, SLOT_GROUP, TASK_GROUP = 1, 2, 3
 """Groups of the joined pattern that come before all rules."""
 
 _SHAPES = {
-    # Tokens, slots, …: no more digits than any of them has.
-    b"<count>": rb"(\d{1,15})",
+    # Tokens and tasks: below 2**40, as everywhere; a line with a larger number is damaged or forged, and says nothing.
+    b"<count>": rb"(\d{1,12})",
+    # A number of slots; llama.cpp itself has at most 256.
+    b"<slots>": rb"(\d{1,4})",
     # A number that may be negative, and one that is of no use here.
-    b"<number>": rb"(-?\d{1,15})",
+    b"<number>": rb"(-?\d{1,12})",
     b"<->": rb"-?\d{1,15}",
     # What C prints for a double, `nan` and `inf` included (Windows prints `-nan(ind)`).
     b"<double>": rb"(-?(?:\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?|nan(?:\(ind\))?|inf))",
@@ -62,11 +64,11 @@ def task_number(printed: bytes | None) -> int | None:
 
 
 def finite(printed: bytes | None) -> float | None:
-    """A printed double, None where it is missing, nan or infinite."""
+    """A printed double that is not negative; None where it is missing, nan, infinite or beyond belief (2**40)."""
     if printed is None or printed.endswith(b")"):  # -nan(ind)
         return None
     value = float(printed)
-    return value if math.isfinite(value) else None
+    return value if 0 <= value <= MOST else None
 
 
 def mebibytes(printed: bytes) -> int:

@@ -25,8 +25,8 @@ PATH_LIMIT = 100
 _POOL_ERROR = re.compile(rb"Context size has been exceeded|Input prompt is too big compared to KV size")
 # Every wording of "this one request is too large", with its size and its slot's where the build prints them.
 _SLOT_ERROR = re.compile(
-    rb"(?:the )?request(?: \((\d{1,15}) tokens\))? exceeds the available context size(?: \((\d{1,15}) tokens\))?"
-    rb"|input(?: \((\d{1,15}) tokens\))? is larger than the max context size(?: \((\d{1,15}) tokens\))?"
+    rb"(?:the )?request(?: \((\d{1,12}) tokens\))? exceeds the available context size(?: \((\d{1,12}) tokens\))?"
+    rb"|input(?: \((\d{1,12}) tokens\))? is larger than the max context size(?: \((\d{1,12}) tokens\))?"
     rb"|()context shift is disabled()"
 )
 # "input is too large to process" is not among them: that is the batch size's limit (-ub), not the context's.
@@ -112,7 +112,7 @@ SERVER_RULES = (
     ),
     rule(rb"task id = <number>, error: ", _request_failed),
     rule(rb"cancel task, id_task = <number><fields>", _cancelled),
-    rule(rb"purging slot <count> with <count> tokens<fields>", _purged),
+    rule(rb"purging slot <slots> with <count> tokens<fields>", _purged),
     rule(rb"decode\(\) failed: Context size has been exceeded", lambda m, i: _ECHO),
     rule(rb"failed to prepare attention ubatches<fields>", lambda m, i: BatchUnplaced(None)),
     rule(rb"n_tokens = <count> > size = <-><fields>", _batch_unplaced),

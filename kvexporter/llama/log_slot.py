@@ -81,8 +81,9 @@ def _slot_context(m: Match, i: int) -> Event:
 
 
 def _shifted(m: Match, i: int) -> Event:
-    slot, task, discarded = m.group(SLOT_GROUP, TASK_GROUP, i + 1)
-    return ContextShifted(int(slot), task_number(task), int(discarded))
+    slot, task, keep, left, discarded = m.group(SLOT_GROUP, TASK_GROUP, i + 1, i + 2, i + 3)
+    kept = int(keep) + int(left) - int(discarded)
+    return ContextShifted(int(slot), task_number(task), int(discarded), kept if kept >= 0 else None)
 
 
 def _cleared(m: Match, i: int) -> Event:
@@ -125,6 +126,6 @@ SLOT_RULES = (
     rule(rb"cached n_tokens = <->, memory_seq_rm" + _SEQ_RM, _prompt_reused),
     rule(rb"<end>", _timing_header),
     rule(rb"new slot,? n_ctx(?:_slot)? = <count><fields>", _slot_context),
-    rule(rb"slot context shift, n_keep = <->, n_left = <->, n_discard = <count><fields>", _shifted),
+    rule(rb"slot context shift, n_keep = (-?\d{1,15}), n_left = (-?\d{1,15}), n_discard = <count><fields>", _shifted),
     rule(rb"clearing (?:slot|prompt) with <count> tokens<fields>", _cleared),
 )

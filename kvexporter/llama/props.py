@@ -31,6 +31,8 @@ class Props:
     sleeping: bool | None
     endpoint_slots: bool | None
     endpoint_metrics: bool | None
+    model_path: str | None = None
+    """The model's file as the server knows it."""
     router: bool = False
     """The answer is a router's own: it has no slots and no model."""
 
@@ -124,6 +126,7 @@ def parse_props(body: bytes) -> Props:
         sleeping=flag(props.is_sleeping),
         endpoint_slots=flag(props.endpoint_slots),
         endpoint_metrics=flag(props.endpoint_metrics),
+        model_path=None if router else text(props.model_path, limit=4096),
         router=router,
     )
 

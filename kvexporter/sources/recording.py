@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from kvexporter.facts import Endpoint
 
@@ -20,12 +20,18 @@ _ENDPOINTS: dict[str, Endpoint] = {
 }
 
 
+_LATEST = 1e11
+"""Unix seconds; the year 5138."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
     """One answer as it was recorded."""
 
     at: float
     """When it was complete (unix seconds)."""
+    asked: float
+    """When it was asked for."""
     endpoint: Endpoint
     status: int | None
     """None: there was no answer."""
@@ -43,15 +49,23 @@ def read_polls(path: Path) -> Iterator[RecordedAnswer]:
             if not line.strip():
                 continue
             try:
-                poll = json.loads(line)
-                at = float(poll.pop("t"))
-                answers = [(name, answer) for name, answer in poll.items() if isinstance(answer, dict)]
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                answers = _answers(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise RecordingError(f"{path}:{number}: not a recorded poll: {error}") from None
-            for name, answer in answers:
-                at += float(answer.get("ms") or 0.0) / 1000
-                if name in _ENDPOINTS:
-                    yield RecordedAnswer(at, _ENDPOINTS[name], _status(answer), _body(answer.get("body")))
+            yield from answers
+
+
+def _answers(poll: dict[str, Any]) -> list[RecordedAnswer]:
+    at = float(poll.pop("t"))
+    found = []
+    for name, answer in poll.items():
+        if isinstance(answer, dict):
+            asked, at = at, at + float(answer.get("ms") or 0.0) / 1000
+            if not 0 <= at <= _LATEST:
+                raise ValueError(f"expected a time in unix seconds, found {at:g}")
+            if name in _ENDPOINTS:
+                found.append(RecordedAnswer(at, asked, _ENDPOINTS[name], _status(answer), _body(answer.get("body"))))
+    return found
 
 
 def read_endpoints(path: Path, at: float) -> Iterator[RecordedAnswer]:
@@ -60,8 +74,8 @@ def read_endpoints(path: Path, at: float) -> Iterator[RecordedAnswer]:
         answers = json.loads(path.read_bytes())
         for name, answer in answers.items():
             if name in _ENDPOINTS:
-                yield RecordedAnswer(at, _ENDPOINTS[name], _status(answer), _body(answer.get("body")))
-    except (ValueError, AttributeError) as error:
+                yield RecordedAnswer(at, at, _ENDPOINTS[name], _status(answer), _body(answer.get("body")))
+    except (ValueError, AttributeError, RecursionError) as error:
         raise RecordingError(f"{path}: not recorded endpoints: {error}") from None
 
 
@@ -70,7 +84,7 @@ def read_arguments(path: Path) -> tuple[str, ...]:
     try:
         recorded = json.loads(path.read_bytes())
         return tuple(str(argument) for argument in cast("list[object]", recorded.get("args", [])))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise RecordingError(f"{path}: not a recording's requests: {error}") from None
 
 
@@ -80,4 +94,4 @@ def _status(answer: dict[str, object]) -> int | None:
 
 
 def _body(body: object) -> bytes:
-    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return body.encode("utf-8", "replace") if isinstance(body, str) else json.dumps(body).encode()

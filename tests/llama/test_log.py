@@ -318,15 +318,15 @@ PRESSURE: list[tuple[str, Event]] = [
     ("slot prompt_clear: id  0 | task -1 | clearing prompt with 1025 tokens", SlotCleared(0, 1025)),
     (
         "slot update_slots: id  3 | task 77 | slot context shift, n_keep = 0, n_left = 2047, n_discard = 1023",
-        ContextShifted(3, 77, 1023),
+        ContextShifted(3, 77, 1023, 1024),
     ),
     (
         "slot   operator(): id  0 | task 5 | slot context shift, n_keep = 1, n_left = 4090, n_discard = 2045",
-        ContextShifted(0, 5, 2045),
+        ContextShifted(0, 5, 2045, 2046),
     ),
     (
         "slot   operator(): id  0 | task 5 | slot context shift, n_keep = 8188, n_left = 3, n_discard = 0",
-        ContextShifted(0, 5, 0),
+        ContextShifted(0, 5, 0, 8191),
     ),
 ]
 

@@ -53,6 +53,7 @@ class TestProps:
             sleeping=sleeping,
             endpoint_slots=has_slots,
             endpoint_metrics=has_metrics,
+            model_path="tiny.gguf",
         )
 
     def test_alias_names_the_model_before_the_file(self) -> None:

@@ -259,3 +259,132 @@ def test_a_failure_at_the_start_of_a_later_batch_is_another_cascade() -> None:
     counters = story.server.snapshot(story.at).counters
 
     assert (counters.recoveries, counters.incidents["pool"]) == (1, 1)
+
+
+PURGE = "srv  try_clear_id: purging slot 2 with 919 tokens"
+
+
+def test_a_recovery_by_purge_and_a_later_incident_are_two_though_nothing_is_printed_between() -> None:
+    """b8635 prints nothing while it generates."""
+    for pause in (10.0, 0.0):
+        story = LogStory().line(START).line(LAUNCH.format(0, 5))
+        story.line(UNPLACED.format(652)).line(PURGE).line(RETRY.format(0, 2048))
+        if pause:
+            story.wait(pause)
+        for size, batch in ((2, 1024), (2, 512), (2, 2), (2, 1)):
+            story.line(UNPLACED.format(size)).line(RETRY.format(0, batch))
+        story.line(UNPLACED.format(1)).line(ERROR.format(0)).line(RELEASE.format(0, 5, 262_146)).line(ECHO)
+
+        counters = story.server.snapshot(story.at).counters
+        incident = only_incident(story)
+
+        assert (counters.recoveries, counters.incidents["pool"]) == (1, 1), pause
+        assert (incident.unplaced_batch_tokens, incident.adds_up) == (2, True), pause
+
+
+def test_two_recoveries_in_a_row_are_two() -> None:
+    story = LogStory().line(START).line(LAUNCH.format(0, 5))
+    for _ in range(2):
+        story.line(UNPLACED.format(652)).line(PURGE).line(RETRY.format(0, 2048)).wait(10)
+    story.line(LAUNCH.format(1, 6))
+
+    assert story.server.snapshot(story.at).counters.recoveries == 2
+
+
+def test_a_larger_batch_at_the_same_place_is_a_later_batch() -> None:
+    story = LogStory().line(START).line(LAUNCH.format(0, 5))
+    story.line(UNPLACED.format(4)).line(RETRY.format(0, 2)).line(UNPLACED.format(2)).line(RETRY.format(0, 1))
+    story.line(UNPLACED.format(3)).line(RETRY.format(0, 1024)).line(UNPLACED.format(3)).line(RETRY.format(0, 1))
+    story.line(UNPLACED.format(1)).line(ERROR.format(0)).line(RELEASE.format(0, 5, 262_147)).line(ECHO)
+
+    assert story.server.snapshot(story.at).counters.recoveries == 1
+    assert only_incident(story).unplaced_batch_tokens == 3
+
+
+def test_a_second_error_is_a_second_incident_in_grepped_logs() -> None:
+    """Only the matching lines of b8635, twice."""
+    story = LogStory().line(START)
+    for first in (6, 20):
+        story.line("srv  update_slots: Context size has been exceeded. i = 0, n_batch = 1, ret = 1")
+        for task in range(first, first + 4):
+            story.line(SEND.format(task))
+    story.wait(5)
+
+    counters = story.server.snapshot(story.at).counters
+
+    assert (counters.incidents["pool"], counters.requests_failed["pool"]) == (2, 8)
+
+
+def test_a_ladder_that_ends_in_another_error_is_neither_recovery_nor_incident() -> None:
+    story = LogStory().line(START).line(LAUNCH.format(0, 8)).line(UNPLACED.format(4)).line(RETRY.format(0, 2))
+    story.line("srv    send_error: task id = 8, error: Compute error.").wait(100)
+
+    counters = story.server.snapshot(story.at).counters
+
+    assert (counters.recoveries, counters.incidents["pool"]) == (0, 0)
+
+
+def test_a_release_long_before_an_error_without_a_cascade_is_no_victim() -> None:
+    story = LogStory().line(START).line(RELEASE.format(3, 1, 700)).wait(30)
+    story.line(ERROR.format(0)).line(RELEASE.format(0, 5, 131_073)).line(RELEASE.format(1, 6, 131_073)).line(ECHO)
+
+    incident = only_incident(story)
+
+    assert incident.requests_failed == 2
+    assert incident.excess_tokens == 2
+
+
+def test_the_pasted_incident_leaves_no_cache_behind_since_only_clearing_builds_print_the_echo() -> None:
+    story = LogStory().lines(PASTED)
+    story.server.health_polled(story.at)
+
+    pool = story.server.snapshot(story.at).pool
+
+    assert pool is not None
+    assert (pool.processing_tokens, pool.idle_tokens) == (0, 0)
+
+
+CHILD = "0.00.472.095 I slot launch_slot_: id {:2} | task {} | processing task, is_child = 1"
+
+
+def test_a_request_with_several_answers_dies_once() -> None:
+    story = LogStory().line(START).line(LAUNCH.format(0, 10))
+    for slot in (1, 2, 3):
+        story.line(CHILD.format(slot, slot + 10))
+    story.line(UNPLACED.format(4)).line(ERROR.format(0))
+    for slot in range(4):
+        story.line(f"0.01.229.075 W srv          stop: cancel task, id_task = {slot + 10}")
+        story.line(SEND.format(slot + 10)).line(RELEASE.format(slot, slot + 10, 100_000))
+    story.line(ECHO)
+
+    counters = story.server.snapshot(story.at).counters
+    incident = only_incident(story)
+
+    assert counters.requests_failed["pool"] == 1
+    assert counters.requests_cancelled == 0
+    assert (incident.sum_tokens, incident.excess_tokens, incident.adds_up) == (None, None, None)
+    assert len(incident.slots) == 4
+
+
+def test_a_shared_prompt_of_known_size_is_counted_once() -> None:
+    story = LogStory().line(START).line("slot launch_slot_: id  0 | task 10 | processing task, is_child = 0")
+    story.line(
+        "slot update_slots: id  0 | task 10 | new prompt, n_ctx_slot = 262144, n_keep = 0, task.n_tokens = 100000"
+    )
+    story.line("slot launch_slot_: id  1 | task 11 | processing task, is_child = 1")
+    story.line(UNPLACED.format(2)).line(ERROR.format(0))
+    story.line(RELEASE.format(0, 10, 181_073)).line(RELEASE.format(1, 11, 181_073)).line(ECHO)
+
+    incident = only_incident(story)
+
+    assert incident.sum_tokens == 262_146
+    assert incident.adds_up is True
+
+
+def test_a_client_who_gives_up_during_an_incident_is_still_counted() -> None:
+    story = LogStory().line(START).line(LAUNCH.format(0, 5)).line(UNPLACED.format(1)).line(ERROR.format(0))
+    story.line("0.01.229.075 W srv          stop: cancel task, id_task = 5")
+    story.line("0.01.229.075 W srv          stop: cancel task, id_task = 99")
+    story.line(SEND.format(5)).line(RELEASE.format(0, 5, 262_145)).line(ECHO)
+
+    assert story.server.snapshot(story.at).counters.requests_cancelled == 1

@@ -26,7 +26,7 @@ START = """
 """
 
 
-def process(pid: int = 100, start: float = 1.0) -> ProcessSample:
+def process(pid: int = 100, start: float = 1000.0) -> ProcessSample:
     return ProcessSample(pid=pid, start_time=start, cpu_seconds=1.0, resident_bytes=1000)
 
 
@@ -123,7 +123,7 @@ def test_a_new_process_under_the_same_name_starts_empty() -> None:
     story = LogStory().lines(START)
     story.server.process_seen(process(100), story.at)
     story.server.slots_polled(busy(700), story.at + 1)
-    story.server.process_seen(process(200, 50.0), story.at + 2)
+    story.server.process_seen(process(200, 1002.0), story.at + 2)
     assert story.server.snapshot(story.at + 2).pool is None
     story.at += 3
     story.lines(START)
@@ -140,7 +140,8 @@ def test_polled_values_are_left_out_after_three_missed_polls() -> None:
     assert server.snapshot(13).pool is not None
     late = server.snapshot(14.5)
     assert late.pool is None
-    assert late.slots[0].tokens is None
+    assert late.slots == ()
+    assert late.requests_processing is None
     assert late.last_poll["slots"] == 10
 
 
@@ -221,7 +222,7 @@ def test_without_a_log_its_counters_do_not_exist() -> None:
 def test_a_client_who_gave_up_is_counted_and_a_failed_request_is_not() -> None:
     story = LogStory().lines(START)
     story.line("0.01.228.989 E srv    send_error: task id = 10, error: Context size has been exceeded.")
-    story.line("0.01.229.075 W srv          stop: cancel task, id_task = 10")
+    story.line("0.01.229.075 W srv          stop: cancel task, id_task = 10").wait(5)
     story.line("0.02.859.048 W srv          stop: cancel task, id_task = 6")
     story.line("0.02.860.048 I slot      release: id  1 | task 6 | stop processing: n_tokens = 399, truncated = 0")
     assert story.server.snapshot(story.at).counters.requests_cancelled == 1
@@ -253,3 +254,104 @@ def test_failed_polls_are_counted_by_endpoint_and_reason() -> None:
     assert snapshot.poll_failures == {("slots", "unsupported"): 1, ("metrics", "unauthorized"): 2}
     assert snapshot.up is True
     assert snapshot.state == "ready"
+
+
+def test_unknown_fill_is_not_shown_as_empty() -> None:
+    """Verbosity 2 shows no tasks, and /slots answers 401: only upstream's own gauge tells that requests run."""
+    story = LogStory().lines(
+        "0.00.002.338 I cmn  common_param: common_params_print_info: verbosity = 2 (adjust with `-lv N`)"
+    )
+    story.server.props_polled(Props(4, 4096, "m", None, None, True, True), story.at)
+    story.server.metrics_polled(UpstreamMetrics(requests_processing=3), story.at)
+    story.server.poll_failed("slots", "unauthorized", story.at)
+    snapshot = story.server.snapshot(story.at)
+    assert (snapshot.pool, snapshot.slots, snapshot.requests_processing) == (None, (), 3)
+
+
+def test_a_fresh_idle_server_holds_nothing_in_all_its_slots() -> None:
+    snapshot = LogStory().lines(START).server.snapshot(2000)
+    assert [(slot.id, slot.tokens, slot.processing) for slot in snapshot.slots] == [(0, 0, False), (1, 0, False)]
+    assert snapshot.requests_processing == 0
+
+
+def test_a_pool_that_ran_out_for_a_moment_shows_as_a_full_peak() -> None:
+    story = LogStory().lines(START).line("0.00.472.095 I slot launch_slot_: id  0 | task 6 | processing task")
+    story.line("decode: failed to find a memory slot for batch of size 2")
+    story.line("0.01.228.950 E srv        decode: Context size has been exceeded. off = 0, n_batch = 1, ret = 1")
+    story.line("0.01.231.056 I slot      release: id  0 | task 6 | stop processing: n_tokens = 2050, truncated = 0")
+    story.line("0.01.236.251 E srv  update_slots: decode() failed: Context size has been exceeded.")
+    pool = story.server.snapshot(story.at + 1).pool
+    assert pool is not None
+    assert pool.fill_peak_ratio == 1.0
+    assert pool.fill_ratio == 0
+
+
+def test_time_is_not_counted_twice_while_an_old_log_is_read() -> None:
+    story = LogStory(at=1000.0).lines(START)
+    story.server.tick(73_000.0, quiet=72_000.0)
+    story.server.slots_polled(busy(2000), 73_000.5)
+    story.line("0.00.472.095 I slot launch_slot_: id  1 | task 6 | processing task")
+    story.server.tick(73_001.0, quiet=3.0)
+    story.server.slots_polled(busy(2000), 73_002.0)
+    story.server.tick(73_003.0, quiet=3.0)
+    seconds = story.server.snapshot(73_003.0).fill_seconds
+    assert seconds is not None
+    assert seconds.count < 5
+
+
+def test_the_end_of_an_old_process_does_not_end_the_next_ones_life() -> None:
+    story = LogStory(at=1000.0)
+    story.server.process_seen(process(100, 999.0), 1000.0)
+    story.lines(START)
+    story.at = 1500.0
+    story.lines(START).line("0.00.472.095 I slot launch_slot_: id  1 | task 6 | processing task")
+    story.server.process_seen(None, story.at)
+    assert story.server.state == "ready"
+    assert story.server.snapshot(story.at).requests_processing == 1
+
+
+def test_a_first_line_that_comes_twice_is_one_start() -> None:
+    story = LogStory()
+    for line in ("build: 8635 (abc) with cc", "system info: n_threads = 1, n_threads_batch = 1, total_threads = 2"):
+        story.line(line)
+    assert story.server.lives == 1
+
+
+def test_the_automatic_slots_are_known_though_they_are_logged_before_the_first_line() -> None:
+    story = LogStory().line("main: n_parallel is set to auto, using n_parallel = 4 and kv_unified = true")
+    story.line("system info: n_threads = 1, n_threads_batch = 1, total_threads = 2")
+    story.line("srv    load_model: loading model 'm.gguf'")
+    story.line("srv    load_model: initializing slots, n_slots = 4")
+    story.line("slot   load_model: id  0 | task -1 | new slot, n_ctx = 4096")
+    geometry = story.server.snapshot(story.at).geometry
+    assert (geometry.capacity, geometry.shared) == (4096, True)
+
+
+def test_time_outs_of_slots_alone_do_not_mean_that_a_server_is_down() -> None:
+    server = Server("s")
+    server.health_polled(0)
+    for second in range(10):
+        server.poll_failed("slots", "timeout", second)
+    assert server.state == "ready"
+
+
+def test_a_server_that_answers_nothing_and_still_works_is_not_down() -> None:
+    story = LogStory().lines(START)
+    for second in range(3):
+        story.server.poll_failed("health", "timeout", story.at + second)
+    assert str(story.server.state) == "down"
+    story.at += 5
+    story.line(
+        "0.08.391.629 I slot print_timing: id  1 | task 23 | prompt processing, n_tokens = 1233, progress = 0.60"
+    )
+    assert str(story.server.state) == "ready"
+
+
+def test_lines_of_http_threads_between_a_failure_and_its_retry_do_not_count_it_twice() -> None:
+    story = LogStory().lines(START).line("decode: failed to find a memory slot for batch of size 4")
+    story.line("srv  log_server_r: request: GET /slots 127.0.0.1 200")
+    story.line(
+        "srv  update_slots: failed to find free space in the KV cache, retrying with smaller batch size, i = 0, "
+        "n_batch = 2, ret = 1"
+    )
+    assert story.server.snapshot(story.at).counters.pressure_lines == 1
