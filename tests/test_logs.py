@@ -7,22 +7,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kvexporter.logs import LineFormatter, LogFormat, set_up_logging, under_journald
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    root, own = logging.getLogger(), logging.getLogger("kvexporter")
-    handlers, levels = root.handlers[:], (root.level, own.level)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    own.setLevel(levels[1])
 
 
 def record(message: str, level: int = logging.WARNING, name: str = "kvexporter.poll") -> logging.LogRecord:

@@ -1,0 +1,125 @@
+"""The fleet's bounds and what it survives: too many servers, forged ports, errors of its own, reloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvexporter.facts import JournalEntry
+from kvexporter.fleet import MAX_SERVERS, Fleet
+from kvexporter.intake import MAX_CHILDREN
+from kvexporter.keeper import Keeper
+from kvexporter.llama import events as ev
+from kvexporter.server import Server
+from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.targets import Target
+from tests.support.asking import run
+from tests.support.http_servers import until
+from tests.support.journal_files import LiveJournalFile
+
+IDLE = "srv  update_slots: all slots are idle"
+PROMPT = "text of a request"
+
+
+def fleet() -> Fleet:
+    return Fleet(lambda: None, Keeper(None))
+
+
+def in_one_journal(directory: Path, *names: str) -> list[Target]:
+    selection = JournalSelection(unit="llama-server.service", directory=str(directory))
+    return [Target(name, unit="llama-server.service", selection=selection, configured=True) for name in names]
+
+
+def test_servers_beyond_the_bound_are_left_out_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        watching = fleet()
+        targets = [Target(f"s{number:03d}") for number in range(MAX_SERVERS + 3)]
+        watching.apply(targets)
+        watching.apply(targets)
+        assert len(watching.watched) == MAX_SERVERS
+        assert watching.left_out() == {"server": 6, "child": 0, "slot": 0}
+        await watching.aclose()
+
+    run(test())
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "more than 200 servers: s200 and others are not watched"
+    ]
+
+
+def test_lines_with_forged_ports_bring_forth_a_bounded_number_of_children(tmp_path: Path) -> None:
+    async def test() -> None:
+        watching = fleet()
+        watching.apply(in_one_journal(tmp_path, "router"))
+        intake = watching.feeds[0].intake
+        for port in range(1000, 2000):
+            intake.line(f"[{port}] {IDLE}".encode(), float(port))
+        assert len(watching.watched) == MAX_CHILDREN + 1
+        assert watching.left_out()["child"] == 1000 - MAX_CHILDREN
+        await watching.aclose()
+
+    run(test())
+
+
+def test_slots_left_out_stay_counted_when_their_server_goes() -> None:
+    async def test() -> None:
+        watching = fleet()
+        watching.apply([Target("s", configured=True)])
+        model = watching.watched["s"].model
+        for slot in range(1030):
+            model.line(ev.LogLine(ev.TaskLaunched(slot, 1)), 1.0)
+        assert watching.left_out()["slot"] == 6
+        watching.apply([])
+        assert watching.left_out()["slot"] == 6
+        await watching.aclose()
+
+    run(test())
+
+
+def test_a_journals_lines_go_to_the_servers_that_are_left_after_a_reload(tmp_path: Path) -> None:
+    async def test() -> None:
+        watching = fleet()
+        watching.apply(in_one_journal(tmp_path, "first", "second"))
+        watching.apply(in_one_journal(tmp_path, "second", "third"))
+        server = watching.feeds[0].intake.entry(JournalEntry(1.0, IDLE.encode()))
+        assert server is not None
+        assert server.name == "second"
+        await watching.aclose()
+
+    run(test())
+
+
+def test_an_error_of_our_own_costs_one_entry_and_not_those_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = Server.line
+
+    def line(self: Server, line: ev.LogLine, at: float) -> None:
+        if isinstance(line.event, ev.SlotPurged):
+            raise ZeroDivisionError(PROMPT)
+        real(self, line, at)
+
+    monkeypatch.setattr(Server, "line", line)
+
+    async def test() -> None:
+        with LiveJournalFile(tmp_path) as journal:
+            for text in (IDLE, "srv x: purging slot 1 with 20 tokens", "srv x: purging slot 2 with 20 tokens"):
+                journal.write(text)
+            journal.write("slot release: id  0 | task 1 | stop processing: n_tokens = 7, truncated = 1")
+            watching = fleet()
+            watching.apply(in_one_journal(tmp_path, "s"))
+            model = watching.watched["s"].model
+
+            def read() -> bool:
+                watching.read_journals()
+                return model.snapshot(1.0).counters.answers_truncated == 1
+
+            await until(read)
+            assert watching.journal_lines()["malformed"] == 2
+            await watching.aclose()
+
+    run(test())
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == 1
+    assert "ZeroDivisionError" in said[0]
+    assert PROMPT not in said[0]

@@ -1,0 +1,152 @@
+"""What hangs stops nothing else: the daemon's loop turns, scrapes answer, and the watchdog knows the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kvexporter import daemon as daemon_module
+from kvexporter import follower as follower_module
+from kvexporter.config import Config, load_config
+from kvexporter.daemon import Daemon
+from kvexporter.facts import FoundProcess
+from kvexporter.options import ListenAddress, RunOptions
+from kvexporter.sources.journal_health import JournalHealth
+from tests.support.asking import run
+from tests.support.http_servers import until
+from tests.support.journal_files import LiveJournalFile
+from tests.support.paths import free_port
+from tests.support.scrape import Scrape
+
+Test = Callable[["Running"], Awaitable[None]]
+
+
+class Running:
+    """A daemon that runs on the test's own loop."""
+
+    def __init__(self, daemon: Daemon, port: int) -> None:
+        self.daemon = daemon
+        self._url = f"http://127.0.0.1:{port}/metrics"
+
+    async def scrape(self) -> Scrape:
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            return Scrape((await client.get(self._url)).text)
+
+    async def wait_value(self, expected: float, name: str, **labels: str) -> Scrape:
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    now = await self.scrape()
+                    if now.value(name, **labels) == expected:
+                        return now
+                except httpx.TransportError:
+                    pass  # not listening yet
+                await asyncio.sleep(0.02)
+
+
+def with_daemon(test: Test, config: Config | None = None) -> None:
+    async def go() -> None:
+        port = free_port()
+        daemon = Daemon(RunOptions(listen_addresses=(ListenAddress("127.0.0.1", port),)), config or Config())
+        task = asyncio.create_task(daemon.run())
+        try:
+            await test(Running(daemon, port))
+        finally:
+            daemon._stop.set()
+            assert await asyncio.wait_for(task, 30) == 0
+
+    run(go())
+
+
+def test_the_watchdog_is_fed_while_the_loop_turns_and_not_while_it_is_stuck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(tmp_path / "notify"))
+        notify.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "300000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+
+        def messages() -> list[bytes]:
+            found = []
+            while True:
+                try:
+                    found.append(notify.recv(4096))
+                except BlockingIOError:
+                    return found
+
+        async def test(running: Running) -> None:
+            fed: list[bytes] = []
+
+            def fed_thrice() -> bool:
+                fed.extend(messages())
+                return fed.count(b"WATCHDOG=1") >= 3
+
+            await until(fed_thrice)
+            time.sleep(0.6)  # noqa: ASYNC251 - the loop is stuck for two whole intervals
+            messages()
+            time.sleep(0.3)  # noqa: ASYNC251
+            assert messages() == []
+            fed.clear()
+            await until(fed_thrice)
+
+        with_daemon(test)
+
+
+def test_looking_for_processes_hangs_and_all_else_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def hang() -> list[FoundProcess]:
+        release.wait(60)
+        return []
+
+    monkeypatch.setattr(daemon_module, "discover", hang)
+    monkeypatch.setattr(daemon_module, "DISCOVERY_DEADLINE", 0.1)
+    monkeypatch.setattr(daemon_module, "DISCOVERY_SECONDS", 0.1)
+    file = tmp_path / "c.yml"
+    file.write_text("servers:\n- {name: far, url: 'http://127.0.0.1:9'}\n")
+
+    async def test(running: Running) -> None:
+        now = await running.wait_value(0, "kvexporter_collector_success", collector="discovery")
+        # What is configured is watched all the same.
+        assert now.value("llama_up", server="far") in (None, 0.0)
+        await running.wait_value(0, "llama_up", server="far")
+        release.set()
+        await running.wait_value(1, "kvexporter_collector_success", collector="discovery")
+
+    with_daemon(test, load_config(file))
+
+
+def test_looking_at_a_journals_files_hangs_and_all_else_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    def hang(selection: object) -> JournalHealth:
+        release.wait(60)
+        return JournalHealth()
+
+    monkeypatch.setattr(follower_module, "journal_health", hang)
+    monkeypatch.setattr(follower_module, "HEALTH_SECONDS", 0.1)
+    monkeypatch.setattr(daemon_module, "JOURNAL_CHECK_SECONDS", 0.1)
+    file = tmp_path / "c.yml"
+    file.write_text(f"servers:\n- {{unit: llama-server.service, journal: {{directory: {tmp_path / 'journal'}}}}}\n")
+
+    async def test(running: Running) -> None:
+        await running.wait_value(0, "kvexporter_collector_success", collector="journal")
+        journal.write("slot release: id  0 | task 1 | stop processing: n_tokens = 7, truncated = 1")
+        await running.wait_value(1, "llama_answers_truncated_total", server="llama-server")
+        release.set()
+        await running.wait_value(1, "kvexporter_collector_success", collector="journal")
+
+    with LiveJournalFile(tmp_path / "journal") as journal:
+        journal.write("srv  update_slots: all slots are idle")
+        with_daemon(test, load_config(file))
