@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kvexporter.facts import ProcessSample
+from kvexporter.facts import CgroupSample, GpuSample, ProcessSample
 
 GeometrySource = Literal["config", "journal", "cmdline", "api"]
 ServerState = Literal["ready", "loading", "sleeping", "down"]
 Cause = Literal["pool", "slot"]
+KvBytesSource = Literal["journal", "header"]
 CAUSES: tuple[Cause, ...] = ("pool", "slot")
 
 
@@ -186,6 +187,10 @@ class ServerSnapshot:
     geometry: Geometry = field(default_factory=Geometry)
     kv_cache_bytes: int | None = None
     kv_bytes_per_token: float | None = None
+    kv_bytes_source: KvBytesSource | None = None
+    """Where the bytes per token come from."""
+    kv_header_bytes_per_token: float | None = None
+    """What the model file's header tells, where it differs from what the log tells."""
     slots: tuple[SlotSnapshot, ...] = ()
     pool: PoolSnapshot | None = None
     fill_seconds: HistogramSnapshot | None = None
@@ -201,6 +206,13 @@ class ServerSnapshot:
     generation_speed: HistogramSnapshot | None = None
     upstream: UpstreamCounters = field(default_factory=UpstreamCounters)
     process: ProcessSample | None = None
+    cgroup: CgroupSample | None = None
+    gpu_process_memory: dict[str, int] = field(default_factory=dict)
+    """GPU's index → bytes that the process holds on it."""
+    memory_at_ready: dict[str, int] = field(default_factory=dict)
+    """Kind (resident, anon, gpu) → bytes once the server had settled after its start."""
+    memory_growth: dict[str, int] = field(default_factory=dict)
+    """Kind → bytes more than then; negative: less."""
     last_poll: dict[str, float] = field(default_factory=dict)
     """Endpoint → time of its last good answer."""
     poll_failures: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -230,3 +242,12 @@ class ExporterSnapshot:
     config_reload_successful: bool | None = None
     config_reload_time: float | None = None
     store_errors: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Kind (server, child, slot) → times that something was left out because there was too much of it."""
+    journal_gaps: int = 0
+    """Times that journal entries were gone before they were read."""
+    gpus: tuple[GpuSample, ...] = ()
+    unified_memory_total: int | None = None
+    """The host's memory, where a GPU shares it."""
+    unified_memory_available: int | None = None
+    """What of it a GPU can still get."""

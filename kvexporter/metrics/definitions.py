@@ -5,6 +5,8 @@ from __future__ import annotations
 from kvexporter.metrics.counts import CONTEXT_ERRORS, REQUESTS
 from kvexporter.metrics.definition import Metric, MetricSection
 from kvexporter.metrics.exporter_state import EXPORTER
+from kvexporter.metrics.gpu_state import GPU
+from kvexporter.metrics.memory_state import MEMORY
 from kvexporter.metrics.pool_state import OCCUPANCY, PROGRESS
 from kvexporter.metrics.process_state import PROCESS
 from kvexporter.metrics.server_state import GEOMETRY, SERVER
@@ -17,6 +19,8 @@ SECTIONS: tuple[MetricSection, ...] = (
     CONTEXT_ERRORS,
     REQUESTS,
     PROCESS,
+    MEMORY,
+    GPU,
     EXPORTER,
 )
 

@@ -106,6 +106,16 @@ EXPORTER = MetricSection(
             absent="where the server's log cannot be read",
         ),
         own(
+            "kvexporter_journal_gaps_total",
+            "counter",
+            lambda snapshot: (((), snapshot.journal_gaps),),
+            "Times that journal entries were gone (vacuumed, damaged) before they were read, as after a long stop of "
+            "the exporter. Above 0, counts from logs are lower bounds.",
+            unit="gaps",
+            source="the journal",
+            absent="",
+        ),
+        own(
             "kvexporter_poll_failures_total",
             "counter",
             _poll_failures,
@@ -145,6 +155,17 @@ EXPORTER = MetricSection(
             unit="seconds",
             source=_SELF,
             absent="without a configuration file",
+        ),
+        own(
+            "kvexporter_dropped_total",
+            "counter",
+            lambda snapshot: [((kind,), count) for kind, count in snapshot.dropped.items()],
+            "Times that something was left out because there was too much of it. server: more than 200 servers; child: "
+            "a line of a router's child beyond 64, which then counts as the router's own; slot: more than 1024 slots.",
+            unit="times",
+            labels=("kind",),
+            source=_SELF,
+            absent="",
         ),
         own(
             "kvexporter_store_errors_total",

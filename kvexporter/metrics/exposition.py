@@ -7,6 +7,7 @@ tests hold the result equal to what prometheus_client makes of the same definiti
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import blake2b
 from math import floor, isfinite
 
 from prometheus_client import PlatformCollector, ProcessCollector
@@ -15,6 +16,9 @@ from prometheus_client.utils import floatToGoString
 from kvexporter.metrics.definitions import METRICS
 from kvexporter.metrics.negotiation import CONTENT_TYPES, Format, choose_format
 from kvexporter.snapshot import ExporterSnapshot, HistogramSnapshot
+
+LABEL_LIMIT = 128
+"""Characters of a label's value. Prometheus keeps every value of every series for as long as its data."""
 
 _OWN_COLLECTORS = (ProcessCollector(registry=None), PlatformCollector(registry=None))
 
@@ -98,8 +102,14 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def escape(value: str) -> str:
-    """Escape a label's value; bytes that are not UTF-8 were replaced before, lone surrogates are replaced here."""
+    """Escape a label's value; bytes that are not UTF-8 were replaced before, lone surrogates are replaced here.
+
+    What is longer than 128 characters is cut, and ends in a hash of the whole: two values must not become one.
+    """
     value = value.encode("utf-8", "replace").decode()
+    if len(value) > LABEL_LIMIT:
+        digest = blake2b(value.encode(), digest_size=4).hexdigest()
+        value = f"{value[: LABEL_LIMIT - 1 - len(digest)]}~{digest}"
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -9,6 +9,13 @@ from kvexporter.snapshot import ServerSnapshot, ServerState
 
 _GEOMETRY = "the configuration, else the server's log, else its command line, else /props"
 
+_KV_BYTES = "the size lines in the server's log, else the model file's header, the cache types and the capacity"
+_NO_KV_BYTES = (
+    "where the log has none and the header cannot be read or does not tell it (recurrent layers, compressed attention, "
+    "layers of unknown kind), or the cache types may be in an environment that cannot be read; `kvexporter check` says "
+    "why"
+)
+
 
 def _info(server: ServerSnapshot) -> Points:
     if server.model is None and server.build is None and server.unit is None:
@@ -25,6 +32,10 @@ def _state(server: ServerSnapshot) -> Points:
 def _geometry_source(server: ServerSnapshot) -> Points:
     source = server.geometry.source
     return () if source is None else (((source,), 1),)
+
+
+def _kv_bytes_source(server: ServerSnapshot) -> Points:
+    return () if server.kv_bytes_source is None else (((server.kv_bytes_source,), 1),)
 
 
 def _shared(server: ServerSnapshot) -> float | None:
@@ -168,16 +179,35 @@ GEOMETRY = MetricSection(
             "Memory of the KV cache, keys and values, all its parts together: also the second cache of a model with "
             "sliding-window attention and the state of a recurrent one.",
             unit="bytes",
-            source="the size lines in the server's log",
-            absent="where the log has none",
+            source=_KV_BYTES,
+            absent=_NO_KV_BYTES + "; without a log's lines also for models with sliding windows",
         ),
         gauge(
             "llama_kv_bytes_per_token",
             one(lambda server: server.kv_bytes_per_token),
-            "Memory that one token takes in the KV cache.",
+            "Memory that one token takes in the KV cache, in the layers that keep all tokens.",
             unit="bytes",
-            source="the size lines in the server's log",
-            absent="where the log has none",
+            source=_KV_BYTES,
+            absent=_NO_KV_BYTES,
+        ),
+        gauge(
+            "llama_kv_bytes_source",
+            _kv_bytes_source,
+            "Where llama_kv_bytes_per_token comes from, as label; the value is 1. journal (the size lines of the "
+            "server's log) or header (the model file's header and the cache types).",
+            unit="",
+            labels=("source",),
+            source="kvexporter itself",
+            absent="while that is unknown",
+        ),
+        gauge(
+            "llama_kv_header_bytes_per_token",
+            one(lambda server: server.kv_header_bytes_per_token),
+            "Memory that one token should take by the model file's header, where it differs by more than 2 % from what "
+            "the log tells: then one of the two is misunderstood.",
+            unit="bytes",
+            source="the model file's header and the cache types",
+            absent="while both agree, and where one of them is unknown",
         ),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 _CONTAINER = re.compile(r"(?:^|[-:/])([0-9a-f]{64})(?=$|[./:])")
 _USER_MANAGER = re.compile(r"user@(\d+)\.service")
@@ -43,6 +44,14 @@ def placement(cgroup: str) -> Placement:
     if unit is not None and (_CONTAINER_SCOPE.fullmatch(unit) or re.fullmatch(r"session-.+\.scope", unit)):
         unit = None
     return Placement(unit, user if unit is not None else None, container)
+
+
+def own_unit() -> str | None:
+    """The unit that this process runs in; None outside of one, and where that cannot be read."""
+    try:
+        return placement(Path("/proc/self/cgroup").read_text(errors="replace")).unit
+    except OSError:
+        return None
 
 
 def _systemd_path(cgroup: str) -> str:

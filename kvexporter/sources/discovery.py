@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from pathlib import Path
 
 from kvexporter.facts import FoundProcess
@@ -16,8 +17,10 @@ _PROGRAM = re.compile(r"llama-server(?:[-._].*)?")
 _SCRIPT = re.compile(r".*\.(?:sh|bash|py|pl|rb|js|lua)")
 _INTERPRETER = re.compile(r"(?:ba|da|z|k|fi|a)?sh|busybox|env|python[\d.]*|perl|ruby|node|lua[\d.]*")
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 18
 """Read of a command line or an environment; the kernel allows more, llama-server's are far below."""
+MAX_PROCESSES = 500
+"""Looked at; many more than are watched. Anybody can start processes of that name."""
 SECRET_OPTIONS = frozenset({"--api-key", "--hf-token", "-hft"})
 HIDDEN = "1"
 """What stands for a secret value: that there is one is all that matters."""
@@ -30,8 +33,20 @@ def discover(proc: str = "/proc") -> list[FoundProcess]:
     of that name are not: the server they start is found itself. Values of keys and tokens are not kept. OSError when
     `proc` itself cannot be listed.
     """
-    found = [process for pid in _pids(proc) if (process := _look_at(proc, pid)) is not None]
-    return sorted(found, key=lambda process: (process.start_time, process.pid))
+    found = (process for pid in _pids(proc) if (process := _look_at(proc, pid)) is not None)
+    return sorted(islice(found, MAX_PROCESSES), key=lambda process: (process.start_time, process.pid))
+
+
+def describe(pid: int, proc: str = "/proc") -> FoundProcess | None:
+    """The process that is known to write a server's log, whatever its name; None when it is gone or a mere wrapper.
+
+    Shells and other interpreters only hand on the output of the server that they have started.
+    """
+    folder = Path(proc) / str(pid)
+    arguments = _strings(_read(folder / "cmdline"))
+    if not arguments or _INTERPRETER.fullmatch(_executable(folder)) or _INTERPRETER.fullmatch(Path(arguments[0]).name):
+        return None
+    return _read_process(proc, pid, arguments)
 
 
 def hidden_processes(proc: str = "/proc") -> str | None:
@@ -58,21 +73,24 @@ def _pids(proc: str) -> list[int]:
 
 
 def _look_at(proc: str, pid: int) -> FoundProcess | None:
-    folder = Path(proc) / str(pid)
-    comm = _read(folder / "comm").rstrip(b"\n").decode("utf-8", "replace")
-    arguments: tuple[str, ...] | None = None
+    comm = _read(f"{proc}/{pid}/comm", 64).rstrip(b"\n").decode("utf-8", "replace")
     if comm != COMM:
         # The name of most processes is enough to leave them: the command line is read where it may still be one.
-        first = _read(folder / "cmdline", 4096).split(b"\0", 1)[0].decode("utf-8", "replace")
+        first = _read(f"{proc}/{pid}/cmdline", 4096).split(b"\0", 1)[0].decode("utf-8", "replace")
         if COMM not in first:
             return None
+    folder = Path(proc) / str(pid)
+    arguments = _strings(_read(folder / "cmdline"))
+    return _read_process(proc, pid, arguments) if _is_server(comm, arguments, folder) else None
+
+
+def _read_process(proc: str, pid: int, arguments: tuple[str, ...]) -> FoundProcess | None:
+    folder = Path(proc) / str(pid)
     stat = read_proc_stat(folder)
     if stat is None or stat.dead:
         return None
-    arguments = _strings(_read(folder / "cmdline"))
-    if not _is_server(comm, arguments, folder):
-        return None
     environment = _read(folder / "environ")
+    variables = _strings(environment)
     where = placement(_read(folder / "cgroup").decode("utf-8", "replace"))
     after = read_proc_stat(folder)
     if after is None or after.dead or after.start_ticks != stat.start_ticks:
@@ -81,8 +99,10 @@ def _look_at(proc: str, pid: int) -> FoundProcess | None:
         pid=pid,
         start_time=start_time(proc, stat.start_ticks),
         arguments=_without_secrets(arguments),
-        environment=_options(_strings(environment)),
+        environment=_options(variables),
         environment_readable=bool(environment),
+        cuda_visible_devices=_value(variables, "CUDA_VISIBLE_DEVICES"),
+        cuda_device_order=_value(variables, "CUDA_DEVICE_ORDER"),
         unit=where.unit,
         user_unit=where.user is not None,
         container=where.container,
@@ -93,15 +113,20 @@ def _look_at(proc: str, pid: int) -> FoundProcess | None:
 
 def _is_server(comm: str, arguments: tuple[str, ...], folder: Path) -> bool:
     program = Path(arguments[0]).name if arguments else comm
-    try:
-        executable = (folder / "exe").readlink().name.removesuffix(" (deleted)")
-    except OSError:
-        executable = ""  # another user's process
+    executable = _executable(folder)
     if _INTERPRETER.fullmatch(executable) or _INTERPRETER.fullmatch(program):
         return False
     if comm == COMM:
         return True
     return any(_PROGRAM.fullmatch(name) and not _SCRIPT.fullmatch(name) for name in (program, executable))
+
+
+def _executable(folder: Path) -> str:
+    """Name of the program that runs; empty for another user's process."""
+    try:
+        return (folder / "exe").readlink().name.removesuffix(" (deleted)")
+    except OSError:
+        return ""
 
 
 def _without_secrets(arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -132,6 +157,12 @@ def _options(variables: tuple[str, ...]) -> dict[str, str]:
     return kept
 
 
+def _value(variables: tuple[str, ...], name: str) -> str | None:
+    """A variable's value; of several, the first one, as getenv() finds it."""
+    start = name + "="
+    return next((variable.removeprefix(start) for variable in variables if variable.startswith(start)), None)
+
+
 def _strings(data: bytes) -> tuple[str, ...]:
     parts = data.split(b"\0")
     if parts and not parts[-1]:
@@ -139,10 +170,22 @@ def _strings(data: bytes) -> tuple[str, ...]:
     return tuple(part.decode("utf-8", "replace") for part in parts)
 
 
-def _read(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """The file's bytes; none when it is gone or may not be read."""
+def _read(path: Path | str, limit: int = MAX_BYTES) -> bytes:
+    """The file's bytes; none when it is gone or may not be read.
+
+    Without Python's own file objects: this is done for every process of the host, again and again.
+    """
     try:
-        with path.open("rb") as file:
-            return file.read(limit)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    parts = []
+    try:
+        while limit > 0 and (part := os.read(descriptor, limit)):
+            parts.append(part)
+            limit -= len(part)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)

@@ -1,6 +1,7 @@
 """Reads one open journal in chunks: the hot path, a million entries in about two seconds.
 
-Each entry costs the step to it and its MESSAGE; other fields are read only where the message is of interest.
+Each entry costs the step to it and its MESSAGE. Where the message is of interest its time is read as well, and who
+wrote it only if there is a choice: a field costs half of what the step does.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from kvexporter.facts import JournalEntry, UnitEvent
 from kvexporter.sources import journal_library
@@ -20,8 +22,16 @@ CHUNK_ENTRIES = 512
 CHUNK_BYTES = 1 << 20
 """Bytes of wanted messages that end a chunk early."""
 
+Wanted = Callable[[bytes], object]
+"""Sees each message; what it makes of it goes with the entry, and entries of which it makes nothing are passed over."""
+
 DAMAGED = (OSError, ValueError)
 """What the low-level reader raises for damaged entries and files."""
+
+
+def always() -> float:
+    """Writers are told whatever the time."""
+    return -inf
 
 
 @dataclass(slots=True)
@@ -54,9 +64,17 @@ class ChunkReader:
     """Reads entries of an open, positioned journal. Never raises for a damaged entry."""
 
     def __init__(
-        self, reader: LowLevelReader, unit: str | None, wanted: Callable[[bytes], bool], own_pid: int | None = None
+        self,
+        reader: LowLevelReader,
+        unit: str | None,
+        wanted: Wanted,
+        own_pid: int | None = None,
+        writers_from: Callable[[], float] = always,
     ) -> None:
-        """`unit`: the one that systemd's messages must be about (None: any). `own_pid`: whose lines are passed over."""
+        """`unit`: the one that systemd's messages must be about (None: any). `own_pid`: whose lines are passed over.
+
+        `writers_from` is asked for each chunk: from which time on (unix seconds) the lines' writers are to be told.
+        """
         self.on_unread = False
         """The journal stands on an entry that was not read yet."""
         self.split: SplitLines | None = None
@@ -65,18 +83,20 @@ class ChunkReader:
         self._unit = unit
         self._wanted = wanted
         self._own_pid = own_pid
+        self._writers_from = writers_from
         self._own_since = time.time()
         self._starts = message_starts(unit)
         self._last = _Writer()
 
-    def read(self) -> Chunk:
-        """Read entries until a chunk is full or there are no more."""
+    def read(self, limit: int = CHUNK_ENTRIES) -> Chunk:
+        """Read entries until a chunk of at most `limit` is full or there are no more."""
         chunk = Chunk()
         advance, get, wanted, starts = self._reader._next, self._reader._get, self._wanted, self._starts
-        any_unit, split = self._unit is None, self.split
+        any_unit, split, writers_from = self._unit is None, self.split, self._writers_from()
+        get_time, take = self._reader._get_realtime, chunk.entries.append
         read = size = 0
         on_unread, self.on_unread = self.on_unread, False
-        while read < CHUNK_ENTRIES and size < CHUNK_BYTES:
+        while read < limit and size < CHUNK_BYTES:
             if on_unread:
                 on_unread = False
             else:
@@ -97,11 +117,21 @@ class ChunkReader:
             event: UnitEvent | None = None
             if message.startswith(starts) or (any_unit and may_be_about_any_unit(message)):
                 event = unit_event(self.field, self._unit)
-            if event is not None or wanted(message):
-                entry = self._entry(message, event, continued)
-                if entry is not None:
-                    chunk.entries.append(entry)
-                    size += len(message)
+            reading = wanted(message) if event is None else None
+            if event is None and not reading:
+                continue
+            try:
+                at = get_time() / 1e6
+            except DAMAGED:
+                continue
+            if at < writers_from and event is None:
+                take(JournalEntry(at, message, None, None, None, continued, reading))
+            else:
+                entry = self._entry(at, message, event, continued, reading)
+                if entry is None:
+                    continue
+                take(entry)
+            size += len(message)
         chunk.read = read
         if read:
             chunk.newest = self._time()
@@ -122,12 +152,10 @@ class ChunkReader:
         """A field of the current entry, None where it has none."""
         return journal_library.field(self._reader, name)
 
-    def _entry(self, message: bytes, event: UnitEvent | None, continued: bool) -> JournalEntry | None:
-        """The current entry; None when it is the exporter's own, or too damaged to tell its time."""
-        try:
-            at = self._reader._get_realtime() / 1e6
-        except DAMAGED:
-            return None
+    def _entry(
+        self, at: float, message: bytes, event: UnitEvent | None, continued: bool, reading: object
+    ) -> JournalEntry | None:
+        """The current entry with its writer; None when that is the exporter itself."""
         try:
             pid_text = self._reader._get("_PID")
         except (KeyError, OSError, ValueError):
@@ -148,7 +176,7 @@ class ChunkReader:
                 self._last = _Writer()
         if pid is not None and pid == self._own_pid and at >= self._own_since:
             return None
-        return JournalEntry(at, message, pid, invocation, event, continued)
+        return JournalEntry(at, message, pid, invocation, event, continued, reading)
 
     def _time(self) -> float | None:
         try:

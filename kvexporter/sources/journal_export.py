@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from kvexporter.facts import JournalEntry
 from kvexporter.sources.split_lines import SplitLines
-from kvexporter.sources.systemd_messages import unit_event
+from kvexporter.sources.systemd_messages import FieldGetter, unit_event
 
 MAX_VALUE = 1 << 20
 """Bytes of a value; an entry with a longer one that is needed is malformed."""
@@ -25,6 +26,8 @@ NEEDED = frozenset(
         b"_TRANSPORT",
         b"_STREAM_ID",
         b"_LINE_BREAK",
+        b"_SYSTEMD_UNIT",
+        b"_SYSTEMD_USER_UNIT",
         b"_SYSTEMD_INVOCATION_ID",
         b"INVOCATION_ID",
         b"USER_INVOCATION_ID",
@@ -38,11 +41,16 @@ NEEDED = frozenset(
         b"EXIT_STATUS",
         b"N_RESTARTS",
         b"N_DROPPED",
+        b"CONTAINER_NAME",
         b"CONTAINER_ID",
         b"CONTAINER_ID_FULL",
         b"CONTAINER_PARTIAL_MESSAGE",
     }
 )
+
+
+_NAME = re.compile(rb"[A-Z0-9_]{1,64}")
+_BLANK = (b"\n", b"\r\n")
 
 
 class ExportReader:
@@ -88,6 +96,7 @@ class ExportReader:
             invocation=None if invocation is None else invocation.decode("ascii", "replace"),
             unit_event=event,
             continued=continued,
+            unit=_origin(get),
         )
 
     def _fields(self) -> tuple[dict[bytes, bytes], bool, bool]:
@@ -98,50 +107,77 @@ class ExportReader:
             line = self._stream.readline(MAX_VALUE)
             if not line:
                 return fields, sound, True
-            if line in (b"\n", b"\r\n"):
+            if line in _BLANK:
                 if some:
                     return fields, sound, False
                 continue  # blank lines between entries
             some = True
-            name, equals, value = line.partition(b"=")
-            if not line.endswith(b"\n"):
-                sound = self._skip_line() and bool(equals) and name not in NEEDED and sound
-            elif equals:
-                if name in NEEDED:
-                    fields.setdefault(name, value[:-1])
-            else:
-                binary = self._binary(keep=name[:-1] in NEEDED)
-                if binary is None:
+            name, equals, value = line.rstrip(b"\n").partition(b"=")
+            if not _NAME.fullmatch(name):
+                return fields, False, self._skip_entry(line)
+            whole = line.endswith(b"\n") or not self._skip_line()
+            try:
+                kept = value if equals else self._binary(keep=name in NEEDED)
+            except _OutOfStepError:
+                return fields, False, self._skip_entry(line)
+            if name in NEEDED:
+                if kept is None or not whole:
                     sound = False
-                elif name[:-1] in NEEDED:
-                    fields.setdefault(name[:-1], binary)
+                else:
+                    fields.setdefault(name, kept)
 
     def _skip_line(self) -> bool:
-        """Drop the rest of an overlong line; False when the stream ends in it."""
+        """Drop the rest of an overlong line; True when something was dropped."""
+        dropped = False
         while line := self._stream.readline(MAX_VALUE):
+            dropped = True
             if line.endswith(b"\n"):
-                return True
-        return False
+                break
+        return dropped
+
+    def _skip_entry(self, line: bytes) -> bool:
+        """Drop lines up to the next blank one, where an entry may begin; True when the stream ends before."""
+        while line and line not in _BLANK:
+            line = self._stream.readline(MAX_VALUE)
+        return not line
 
     def _binary(self, *, keep: bool) -> bytes | None:
-        """A value behind its length; b"" when it is not to be kept; None when it is too long to keep, or cut off."""
+        """A value behind its length; None when it is too long to keep, or not wanted.
+
+        _OutOfStepError when the length cannot be right.
+        """
         header = self._stream.read(8)
         if len(header) < 8:
-            return None
+            raise _OutOfStepError
         (size,) = struct.unpack("<Q", header)
-        value: bytes | None = b""
+        value = None
         if keep and size <= MAX_VALUE:
             value = self._stream.read(size)
-            if len(value) < size:
-                return None
-        else:
-            value = None if keep else b""
-            while size:
-                dropped = len(self._stream.read(min(size, MAX_VALUE)))
-                if not dropped:
-                    return None
-                size -= dropped
-        return value if self._stream.read(1) == b"\n" else None
+            size -= len(value)
+        while size and (dropped := self._stream.read(min(size, MAX_VALUE))):
+            size -= len(dropped)
+        if size or self._stream.read(1) != b"\n":
+            raise _OutOfStepError
+        return value
+
+
+def _origin(get: FieldGetter) -> str | None:
+    """The container or the unit that the entry is of; what the service manager says is of the unit that it names."""
+    names = ["_SYSTEMD_USER_UNIT", "_SYSTEMD_UNIT"]
+    if get("_PID") == b"1":
+        names = ["UNIT", *names]
+    elif get("_TRANSPORT") == b"driver":
+        names = ["OBJECT_SYSTEMD_USER_UNIT", "OBJECT_SYSTEMD_UNIT", *names]
+    elif get("_COMM") == b"systemd" and get("MESSAGE_ID") is not None:
+        names = ["USER_UNIT", *names]
+    else:
+        names = ["CONTAINER_NAME", "CONTAINER_ID_FULL", "CONTAINER_ID", *names]
+    found = next((value for name in names if (value := get(name))), None)
+    return None if found is None else found.decode("utf-8", "replace")[:256]
+
+
+class _OutOfStepError(Exception):
+    """What was taken for a length was none, so what follows is not at the start of a field."""
 
 
 def read_export(stream: BinaryIO) -> Iterator[JournalEntry]:

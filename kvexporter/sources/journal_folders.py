@@ -64,6 +64,15 @@ def listing(selection: JournalSelection, roots: tuple[str, ...] = ROOTS) -> tupl
     return (*found, *((file.path, file.inode) for file in journal_files(folders)))
 
 
+def in_both_places(files: tuple[tuple[str, int], ...]) -> tuple[bool, bool]:
+    """Whether a `listing` has journal files in /run, and whether it has some in /var."""
+    names = [path for path, _ in files if path.endswith((".journal", ".journal~"))]
+    volatile, persistent = ROOTS
+    return any(name.startswith(volatile + "/") for name in names), any(
+        name.startswith(persistent + "/") for name in names
+    )
+
+
 def _with_machines(root: str, namespace: str | None) -> tuple[str, ...]:
     """The folder itself and its machines' folders (of the namespace): one level, as libsystemd descends."""
     below = []

@@ -1,17 +1,16 @@
-"""Where in a journal reading starts: at a cursor, at the beginning of the unit's current invocation, or at its head."""
+"""Where in a journal reading starts: after a mark, at the unit's current invocation, or at the head."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from kvexporter.sources.journal_library import LowLevelReader, field, open_journal
+from kvexporter.sources.journal_library import JournalUnavailableError, LowLevelReader, field, open_journal
+from kvexporter.sources.journal_mark import Mark, place
 from kvexporter.sources.journal_selection import JournalSelection, MatchGroup, narrowed
 
-StartKind = Literal["cursor", "gap", "invocation", "head"]
+StartKind = Literal["position", "gap", "invocation", "head"]
 
-MAX_EQUAL_STAMPS = 100_000
-"""Entries of one microsecond looked through for a moved one: more than journald stores in one."""
 MAX_BACK = 1_000
 """Entries looked at, newest first, for one that tells its invocation."""
 
@@ -24,60 +23,67 @@ class JournalStart:
     """Where reading starts."""
 
     kind: StartKind
-    """cursor: right after the cursor's entry; gap: that entry is gone, so at the next one still there (entries between
-    may be lost); invocation: first entry of the unit's current run; head: oldest entry."""
-    cursor_refused: bool = False
-    """The given cursor is no cursor, so reading starts as if none had been given."""
+    """position: right after the given position; gap: its entry is gone, so at the next one still there, and entries
+    between may be lost; invocation: first entry of the unit's current run; head: oldest entry."""
+    position_refused: bool = False
+    """The given position is none, so reading starts as if none had been given."""
 
 
-def seek_after(reader: LowLevelReader, cursor: str) -> tuple[bool, bool]:
-    """Position the reader right after the cursor's entry.
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Where a reader stands after it was sent behind a mark."""
 
-    Returns (exact, on_unread): exact when the entry is still there; on_unread when the reader stands ON an entry that
-    has not been read yet, the first later one. ValueError when the text is no cursor.
+    kind: Literal["exact", "moved", "gone"]
+    """exact: on the mark's entry; moved: on the first entry of the mark's moment, in another file; gone: the mark's
+    entry is not there any more."""
+    on_unread: bool
+    """It stands on an entry that was not looked at yet."""
+
+
+def seek_after(reader: LowLevelReader, mark: Mark) -> Landing:
+    """Position the reader after the mark's entry, wherever a flush of the journal has put it meanwhile.
+
+    ValueError when the mark's text is no cursor.
     """
-    if not cursor or "\0" in cursor or not cursor.isascii():
-        raise ValueError("not a journal cursor")
-    reader.seek_cursor(cursor)
-    if reader._next():
-        if reader.test_cursor(cursor):
-            return True, False
-        if _seek_moved(reader, cursor):
-            return True, False
-        reader.seek_cursor(cursor)
-        return False, reader._next()
-    return False, False
+    last = place(mark.cursor)
+    reader.seek_cursor(mark.cursor)
+    if not reader._next():
+        return Landing("gone", on_unread=False)
+    if reader.test_cursor(mark.cursor):
+        return Landing("exact", on_unread=False)
+    reader.seek_cursor(last.moment)
+    if reader._next() and place(reader._get_cursor()).is_copy_of(last):
+        return Landing("moved", on_unread=True)
+    reader.seek_cursor(mark.cursor)
+    return Landing("gone", on_unread=reader._next())
 
 
-def _seek_moved(reader: LowLevelReader, cursor: str) -> bool:
-    """Find the cursor's entry where a flush from /run to /var has copied it to.
+def nothing_lost(selection: JournalSelection, mark: Mark) -> bool:
+    """Whether all that came after a mark whose entry is gone is still there.
 
-    The copy has another file and number (s=, i=) but the same boot, times and content hash (b=, m=, t=, x=).
+    It is when the oldest entry of anybody is newer than the mark's, as after a vacuum, but not than the moment up to
+    which everything had been read.
     """
-    parts = [part for part in cursor.split(";") if part[:2] in ("b=", "m=", "t=", "x=")]
-    if len(parts) != 4:
-        return False
-    place = ";".join(parts)
     try:
-        stamp = cursor_stamp(place)
-        reader.seek_cursor(place)
-        for _ in range(MAX_EQUAL_STAMPS):
-            if not reader._next() or reader._get_realtime() > stamp:
-                return False
-            if reader.test_cursor(place):
-                return True
+        reader = open_journal(selection, ())
+    except JournalUnavailableError:
+        return False
+    try:
+        reader.seek_head()
+        return reader._next() and place(mark.cursor).realtime < reader._get_realtime() <= mark.complete
     except (OSError, ValueError):
-        pass
-    return False
+        return False
+    finally:
+        reader.close()
 
 
-def seek_beyond(reader: LowLevelReader, cursor: str) -> bool:
-    """Position the reader on the next entry that can be read after the cursor's time; False when there is none yet.
+def seek_beyond(reader: LowLevelReader, mark: Mark) -> bool:
+    """Position the reader on the next entry that can be read after the mark's time; False when there is none yet.
 
-    For the case that what follows the cursor is damaged. Tries later and later moments, so more than what is damaged
-    may be passed over. ValueError when the cursor has no time, OSError when nothing later can be read either.
+    For the case that what follows the mark is damaged. Tries later and later moments, so more than what is damaged
+    may be passed over. OSError when nothing later can be read either.
     """
-    stamp = cursor_stamp(cursor)
+    stamp = place(mark.cursor).realtime
     failure: OSError | None = None
     for seconds in SKIPS:
         try:
@@ -158,14 +164,6 @@ def _own_line(reader: LowLevelReader, selection: JournalSelection) -> bool:
         return True
     name = "_SYSTEMD_UNIT" if selection.unit is not None else "_SYSTEMD_USER_UNIT"
     return field(reader, name) == selection.about.encode()
-
-
-def cursor_stamp(cursor: str) -> int:
-    """The time in a cursor, microseconds since 1970. ValueError when it has none."""
-    for part in cursor.split(";"):
-        if part.startswith("t="):
-            return int(part[2:], 16)
-    raise ValueError("the cursor has no time")
 
 
 def _text(reader: LowLevelReader, name: str) -> str | None:

@@ -16,6 +16,11 @@ class ServiceManager:
         self.watchdog_seconds = _watchdog(environment)
         """How often systemd wants to hear from us; None if it does not."""
 
+    @property
+    def present(self) -> bool:
+        """Whether systemd runs this process as a service that it is told about."""
+        return self._address.startswith(("/", "@"))
+
     def ready(self, status: str) -> None:
         """The service answers."""
         self._send("READY=1", f"STATUS={status}")
@@ -37,7 +42,7 @@ class ServiceManager:
         self._send("STOPPING=1")
 
     def _send(self, *lines: str) -> None:
-        if not self._address.startswith(("/", "@")):
+        if not self.present:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:

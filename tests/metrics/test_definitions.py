@@ -7,7 +7,7 @@ import pytest
 from kvexporter.metrics.definition import Metric
 from kvexporter.metrics.definitions import METRICS
 
-# The design's list, without what needs a GPU, a forecast, a control group or the socket table.
+# The design's list, without what needs a forecast, a control group or the socket table.
 PROMISED = """
 llama_up llama_server_info llama_server_state llama_requests_processing llama_requests_deferred
 llama_slots llama_slot_context_tokens llama_kv_pool_capacity_tokens llama_kv_pool_shared llama_kv_pool_promised_tokens
@@ -27,6 +27,9 @@ llama_predicted_seconds_total llama_decode_calls_total llama_draft_tokens_total 
 llama_process_resident_memory_bytes llama_process_memory_bytes llama_process_cpu_seconds_total
 llama_process_major_page_faults_total llama_process_open_fds llama_process_start_time_seconds
 llama_unit_restarts_total llama_unit_exits_total llama_unit_oom_kills_total
+llama_gpu_memory_total_bytes llama_gpu_memory_used_bytes llama_gpu_process_memory_bytes llama_gpu_utilization_ratio
+llama_gpu_temperature_celsius llama_gpu_power_watts llama_gpu_unified_memory llama_unified_memory_total_bytes
+llama_unified_memory_available_bytes
 kvexporter_build_info kvexporter_collector_success kvexporter_collector_duration_seconds
 kvexporter_journal_lines_total kvexporter_journal_lag_seconds kvexporter_journal_suppressed_lines_total
 kvexporter_poll_failures_total kvexporter_last_poll_timestamp_seconds kvexporter_store_errors_total
@@ -60,6 +63,9 @@ def test_a_metric_of_a_server_has_its_name_as_first_label(metric: Metric) -> Non
     if metric.exporter is None:
         assert metric.labels[0] == "server"
         assert metric.name.startswith("llama_")
+    elif metric.name.startswith("llama_"):
+        assert metric.name.startswith(("llama_gpu_", "llama_unified_memory_"))  # of the host, whatever its servers
+        assert "server" not in metric.labels
     else:
         assert metric.name.startswith("kvexporter_")
 

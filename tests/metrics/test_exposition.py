@@ -163,7 +163,10 @@ def test_each_metric_has_one_head_and_its_samples_stand_together(snapshot: Expor
 
 
 def test_what_is_unknown_is_absent_and_never_zero() -> None:
-    assert names(exposition(ExporterSnapshot(at=0.0, servers=(UNKNOWN,)))) == {"kvexporter_store_errors_total"}
+    assert names(exposition(ExporterSnapshot(at=0.0, servers=(UNKNOWN,)))) == {
+        "kvexporter_journal_gaps_total",
+        "kvexporter_store_errors_total",
+    }
 
 
 def test_causes_exist_at_zero_as_soon_as_the_log_is_read() -> None:

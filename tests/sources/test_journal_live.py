@@ -135,12 +135,12 @@ def test_a_cursor_is_exact_after_rotation_and_says_when_its_entry_was_vacuumed(j
     journal = CollectedJournal(journald.directory)
     journal.open()
     journal.follow_until("100 lines", lambda: len(journal.messages) == 100)
-    cursor = journal.reader.cursor()
+    cursor = journal.reader.position()
     journal.close()
     journald.journalctl("--rotate")
     written(stream, "after")
     again = CollectedJournal(journald.directory)
-    assert again.open(cursor).kind == "cursor"
+    assert again.open(cursor).kind == "position"
     again.follow_until("the line after the rotation", lambda: again.messages == [b"after"])
     again.close()
     journald.journalctl("--rotate")
@@ -200,7 +200,7 @@ def test_a_quiet_reader_of_an_unchanged_folder_is_left_alone(journald: LiveJourn
     journal.reader._clock = lambda: now[0]
     journal.open()
     journal.follow_until("the line", lambda: journal.messages == [b"line"])
-    journal.reader.open(journal.reader.cursor())
+    journal.reader.open(journal.reader.position())
     now[0] += 3600
     assert not journal.reader.stale_check()
     journal.close()

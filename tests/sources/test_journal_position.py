@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from kvexporter.sources.journal_library import JournalUnavailableError
+from kvexporter.sources.journal_mark import Mark
 from kvexporter.sources.journal_selection import JournalSelection
 from tests.support.collected_journal import UNIT, CollectedJournal
-from tests.support.journal_entries import entry, from_systemd
+from tests.support.journal_entries import START, entry, from_systemd
 from tests.support.journal_files import journal_from_export
 
 STARTED = b"39f53479d3a045ac8e11786248231fbf"
@@ -115,13 +116,13 @@ def test_reading_goes_on_right_after_a_cursor_even_among_equal_timestamps(tmp_pa
     first = journal.reader.drain(0.0, journal.entries.append)
     assert 0 < first.read < 2000
     assert first.more
-    cursor = journal.reader.cursor()
+    cursor = journal.reader.position()
     journal.close()
     again = CollectedJournal(tmp_path)
     start = again.open(cursor)
     again.drain()
     again.close()
-    assert start.kind == "cursor"
+    assert start.kind == "position"
     assert journal.messages + again.messages == [b"line %d" % n for n in range(2000)]
 
 
@@ -131,7 +132,7 @@ def test_the_last_entrys_cursor_gives_nothing_until_something_is_written(tmp_pat
     journal.open()
     journal.drain()
     again = CollectedJournal(tmp_path)
-    again.open(journal.reader.cursor())
+    again.open(journal.reader.position())
     again.drain()
     assert again.entries == []
     journal_from_export(entry("more", 6), tmp_path, "later.journal")
@@ -146,10 +147,23 @@ def test_a_cursor_whose_entry_is_gone_continues_with_the_next_one_and_says_so(tm
     middle = _cursor_of(tmp_path, b"gone 2")
     gone.unlink()
     again = CollectedJournal(tmp_path)
-    assert again.open(middle).kind == "gap"
+    assert again.open(mark(middle)).kind == "gap"
     again.drain()
     again.close()
     assert again.messages == [b"kept 0", b"kept 1", b"kept 2"]
+
+
+def test_a_vacuum_of_what_had_been_read_is_no_gap(tmp_path: Path) -> None:
+    gone = journal_from_export(b"".join(entry(f"gone {n}", n) for n in range(5)), tmp_path, "a.journal")
+    journal_from_export(b"".join(entry(f"of others {n}", 3600 + n, _SYSTEMD_UNIT="x") for n in range(3)), tmp_path)
+    last = _cursor_of(tmp_path, b"gone 4")
+    gone.unlink()
+    for complete, kind in ((3599, "gap"), (3600, "position")):
+        again = CollectedJournal(tmp_path)
+        assert again.open(mark(last, complete=START + complete * 1_000_000)).kind == kind
+        again.drain()
+        again.close()
+        assert again.messages == []
 
 
 def test_a_cursor_behind_which_nothing_is_left_waits_for_what_comes(tmp_path: Path) -> None:
@@ -158,35 +172,89 @@ def test_a_cursor_behind_which_nothing_is_left_waits_for_what_comes(tmp_path: Pa
     gone.unlink()
     journal_from_export(entry("older", 0), tmp_path, "a.journal")
     again = CollectedJournal(tmp_path)
-    assert again.open(cursor).kind == "gap"
+    assert again.open(mark(cursor)).kind == "gap"
     again.drain()
     assert again.entries == []
     again.close()
 
 
-def test_an_entry_that_was_moved_to_another_file_is_found_by_its_cursor(tmp_path: Path) -> None:
-    """A flush from /run to /var copies entries: other file and number, same boot, times and content."""
-    lines = [entry(f"line {n}", 5) for n in range(10)]
+@pytest.mark.parametrize("split", [0, 1, 5, 9, 10])
+@pytest.mark.parametrize("text", ["line {}", "the same line"])
+def test_reading_goes_on_where_it_stopped_in_a_burst_that_was_moved_to_another_file(
+    tmp_path: Path, split: int, text: str
+) -> None:
+    """A flush from /run to /var copies entries: other file and number, same boot and times, in the same order."""
+    burst = [entry(text.format(n), 5) for n in range(10)]
+    before, after = entry("before", 4), entry("after", 6)
     runtime, persistent = tmp_path / "run", tmp_path / "var"
-    journal_from_export(b"".join([entry("before", 0), *lines]), runtime)
-    cursor = _cursor_of(runtime, b"line 4")
-    journal_from_export(b"".join(lines), persistent)
+    journal_from_export(b"".join([before, *burst[:split]]), runtime)
+    first = CollectedJournal(runtime)
+    first.open(head=True)
+    first.drain()
+    position = first.reader.position()
+    first.close()
+    journal_from_export(b"".join([before, *burst, after]), persistent)
+
     again = CollectedJournal(persistent)
-    start = again.open(cursor)
+    start = again.open(position)
     again.drain()
     again.close()
-    assert start.kind == "cursor"
-    assert again.messages == [b"line %d" % n for n in range(5, 10)]
+
+    assert start.kind == "position"
+    assert [*first.messages, *again.messages] == [
+        b"before",
+        *(text.format(n).encode() for n in range(10)),
+        b"after",
+    ]
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "s=1;i=zz", "\0", "ü", "s=" + "9" * 10_000])
-def test_a_malformed_cursor_starts_anew_and_says_so(tmp_path: Path, cursor: str) -> None:
+def test_a_position_within_a_burst_that_was_moved_twice_is_still_exact(tmp_path: Path) -> None:
+    burst = [entry("the same line", 5) for _ in range(1200)]
+    read = 0
+    position: str | None = None
+    for number in range(5):
+        folder = tmp_path / str(number)
+        journal_from_export(b"".join([entry("before", 4), *burst]), folder)
+        journal = CollectedJournal(folder)
+        journal.open(position, head=True)
+        # A chunk that brings something new, and in the last round all the rest.
+        while number == 4 and journal.drain().more:
+            pass
+        while journal.reader.drain(0.0, journal.entries.append).more and not journal.entries:
+            pass
+        position = journal.reader.position()
+        journal.close()
+        read += len(journal.messages)
+
+    assert read == 1 + 1200
+
+
+GOOD = f"s={OLD};i=1;b={OLD};m=1;t=1;x=1"
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        "",
+        "nonsense",
+        "s=1;i=zz",
+        "\0",
+        "ü",
+        "s=" + "9" * 10_000,
+        GOOD,
+        f"{GOOD} 1",
+        f"{GOOD} -1 0",
+        f"{GOOD} 1 0 0",
+        f"{GOOD}0000000000000000 1 0",
+    ],
+)
+def test_a_malformed_position_starts_anew_and_says_so(tmp_path: Path, position: str) -> None:
     journal_from_export(b"".join([*run(OLD, 0, "old"), *run(NEW, 10, "new")]), tmp_path)
     journal = CollectedJournal(tmp_path)
-    start = journal.open(cursor)
+    start = journal.open(position)
     journal.drain()
     journal.close()
-    assert start.cursor_refused
+    assert start.position_refused
     assert start.kind == "invocation"
     assert journal.messages == [b"new"]
 
@@ -197,6 +265,11 @@ def test_a_folder_that_is_not_there_cannot_be_opened_and_drained(tmp_path: Path)
         journal.open()
     with pytest.raises(JournalUnavailableError, match="not open"):
         journal.drain()
+
+
+def mark(cursor: str, complete: int = 0) -> str:
+    """The position of a reader that stopped at this entry."""
+    return str(Mark(cursor, 1, complete))
 
 
 def _cursor_of(directory: Path, message: bytes) -> str:

@@ -27,6 +27,7 @@ class Exporter:
         self.address = f"127.0.0.1:{self.port}"
         self._folder = tempfile.TemporaryDirectory(prefix="kvexporter-test-")
         self.log_file = Path(self._folder.name) / "log"
+        self.store_file = Path(self._folder.name) / "kvexporter.db"
         self._command = [sys.executable, "-m", "kvexporter", "run", "--web.listen-address", self.address, *options]
         if config is not None:
             self.config_file = Path(self._folder.name) / "kvexporter.yml"
@@ -35,6 +36,17 @@ class Exporter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Exporter:
+        self.launch()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def launch(self) -> None:
+        """Start it, as at first or again after `kill` or `stop`, without waiting for it to be ready."""
+        assert self._process is None
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -43,13 +55,36 @@ class Exporter:
                 stderr=log,
                 env={**os.environ, "STATE_DIRECTORY": self._folder.name},
             )
+
+    def wait_ready(self, deadline: float = 30.0) -> None:
+        """Wait until it says that it is ready."""
         try:
-            wait_for("the exporter to be ready", self._ready)
+            wait_for("the exporter to be ready", self._ready, deadline)
         except BaseException as error:
-            log_text = self.log()
-            self.__exit__(None, None, None)
-            raise AssertionError(f"{error}; its log:\n{log_text}") from error
-        return self
+            raise AssertionError(f"{error}; its log:\n{self.log()}") from error
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(20)
+        self._process = None
+
+    def stop(self) -> int:
+        """End it as systemd would; its exit status."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(20)
+        finally:
+            self._process = None
+
+    def wait_end(self, deadline: float = 30.0) -> int:
+        """Wait until it ends by itself; its exit status."""
+        assert self._process is not None
+        status = self._process.wait(deadline)
+        self._process = None
+        return status
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -78,10 +79,27 @@ class LiveJournalFile:
     ) -> None:
         """Append one entry. `fields` are further journal fields, or replace those given by default; "" drops one."""
         now = time.time() if at is None else at
+        self.write_export(self._export(message, unit, pid, now, time.monotonic_ns() // 1000, fields))
+
+    def write_burst(self, messages: Sequence[str | bytes], *, pid: int = 4242, **fields: str | bytes) -> None:
+        """Append entries that journald received at once: all of them have the same times."""
+        now, monotonic = time.time(), time.monotonic_ns() // 1000
+        entries = [self._export(message, None, pid, now, monotonic, fields) for message in messages]
+        self.write_export(b"".join(entries))
+
+    def _export(
+        self,
+        message: str | bytes,
+        unit: str | None,
+        pid: int,
+        now: float,
+        monotonic: int,
+        fields: Mapping[str, str | bytes],
+    ) -> bytes:
         unit = self.unit if unit is None else unit
         entry: dict[str, str | bytes] = {
             "__REALTIME_TIMESTAMP": str(int(now * 1e6)),
-            "__MONOTONIC_TIMESTAMP": str(time.monotonic_ns() // 1000),
+            "__MONOTONIC_TIMESTAMP": str(monotonic),
             "_BOOT_ID": BOOT_ID,
             "_MACHINE_ID": MACHINE_ID,
             "_HOSTNAME": "testhost",
@@ -95,7 +113,7 @@ class LiveJournalFile:
             "MESSAGE": message,
         }
         entry.update(fields)
-        self.write_export(export_entry({name: value for name, value in entry.items() if value != ""}))
+        return export_entry({name: value for name, value in entry.items() if value != ""})
 
     def write_export(self, export: bytes) -> None:
         """Append entries that are in the export format already."""

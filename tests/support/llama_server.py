@@ -124,10 +124,12 @@ class RealLlamaServer(Client):
         journal: LiveJournalFile | None = None,
         environment: Mapping[str, str] | None = None,
         port: int | None = None,
+        model: Path | None = None,
     ) -> None:
         super().__init__(port or free_port())
         self.binary = llama_server_binary()
         self.arguments = arguments
+        self.model = model or tiny_model()
         self.journal = journal
         self.environment = dict(environment or {})
         self._lines: list[bytes] = []
@@ -154,7 +156,7 @@ class RealLlamaServer(Client):
 
     @property
     def command(self) -> list[str]:
-        common = ["-m", str(tiny_model()), "--host", "127.0.0.1", "--port", str(self.port), "-t", "1", "--no-webui"]
+        common = ["-m", str(self.model), "--host", "127.0.0.1", "--port", str(self.port), "-t", "1", "--no-webui"]
         return [str(self.binary), *common, *self.arguments]
 
     def start(self, wait: bool = True) -> None:

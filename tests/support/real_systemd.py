@@ -75,6 +75,11 @@ class RealSystemd:
     def systemctl(self, *arguments: str, check: bool = True) -> str:
         return self.run("systemctl", *arguments, check=check).stdout
 
+    def start(self, unit: str, deadline: float = 60.0) -> None:
+        """Start a unit and wait until it says that it is ready; a failure tells what its journal says."""
+        done = self.run("systemctl", "restart", unit, check=False, timeout=deadline)
+        assert done.returncode == 0, f"{unit}: {done.stderr}\n{self.journal(unit)}"
+
     def journal(self, unit: str) -> str:
         """What the unit's journal holds, one message a line."""
         self.run("journalctl", "--sync")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from kvexporter.facts import ProcessSample
+from kvexporter.facts import CgroupSample, GpuSample, ProcessSample
 from kvexporter.snapshot import (
     CollectorStatus,
     Counters,
@@ -52,6 +52,8 @@ FULL = ServerSnapshot(
     geometry=Geometry(slots=4, slot_context=262144, capacity=262144, shared=True, source="journal"),
     kv_cache_bytes=42949672960,
     kv_bytes_per_token=163840.0,
+    kv_bytes_source="journal",
+    kv_header_bytes_per_token=131072.0,
     slots=(
         SlotSnapshot(0, True, 131072, task=21, task_age=12.5, stalled=0.5),
         SlotSnapshot(1, True, 65536, task=22, task_age=3.0, stalled=0.0),
@@ -99,6 +101,20 @@ FULL = ServerSnapshot(
         major_faults=99,
         open_fds=41,
     ),
+    cgroup=CgroupSample(
+        current_bytes=66000000000,
+        peak_bytes=67000000000,
+        limit_bytes=96000000000,
+        anon_bytes=45500000000,
+        file_bytes=20400000000,
+        limit_hits=5,
+        oom_kills=2,
+        pressure_some_seconds=12.5,
+        pressure_full_seconds=3.25,
+    ),
+    gpu_process_memory={"0": 13199000000},
+    memory_at_ready={"resident": 65000000000, "anon": 44800000000, "gpu": 13200000000},
+    memory_growth={"resident": 255407616, "anon": 200000000, "gpu": -1000000},
     last_poll={"slots": 1790000100.125, "metrics": 1790000100.25},
     poll_failures={("slots", "timeout"): 2, ("metrics", "unsupported"): 1},
 )
@@ -129,4 +145,34 @@ def exporter(*servers: ServerSnapshot) -> ExporterSnapshot:
         config_reload_successful=True,
         config_reload_time=1789990001.0,
         store_errors=2,
+        journal_gaps=3,
+        gpus=(
+            GpuSample(
+                index="0",
+                uuid="GPU-aaaa",
+                name="NVIDIA GeForce RTX 4090",
+                vendor="nvidia",
+                memory_total=25757220864,
+                memory_used=13600000000,
+                unified=False,
+                utilization_ratio=0.87,
+                temperature_celsius=61,
+                power_watts=312.5,
+            ),
+            GpuSample(
+                index="card1",
+                uuid="0000:c4:00.0",
+                name="AMD GPU 1586",
+                vendor="amd",
+                memory_total=536870912,
+                memory_used=0,
+                unified=True,
+                utilization_ratio=0.0,
+                gtt_total=133143986176,
+                gtt_used=75161927680,
+            ),
+            GpuSample(index="2", uuid="", name="", vendor="nvidia", memory_reason="lost"),
+        ),
+        unified_memory_total=134144000000,
+        unified_memory_available=46080000000,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -29,30 +30,60 @@ KV_BYTES_PER_TOKEN_F16 = LAYERS * KV_HEADS * HEAD_SIZE * 2 * 2
 """Both K and V, two bytes an element."""
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What decides about the KV cache."""
+
+    layers: int = LAYERS
+    heads: int = HEADS
+    kv_heads: int = KV_HEADS
+    head_size: int = HEAD_SIZE
+
+    @property
+    def kv_bytes_per_token_f16(self) -> int:
+        return self.layers * self.kv_heads * self.head_size * 2 * 2
+
+
+WIDE = Size(layers=16, heads=8, kv_heads=8, head_size=128)
+"""64 KiB a token in f16, so that the cache outweighs all else that grows with the pool."""
+
+
 def tiny_model() -> Path:
     """The model's file, written at the first call; it is the same for all tests."""
-    path = CACHE / "tiny-v1.gguf"
+    return _model("tiny-v1.gguf", Size())
+
+
+def wide_model() -> Path:
+    """A model with a large KV cache, as slow as it is for that."""
+    return _model("wide-v1.gguf", WIDE)
+
+
+def _model(file: str, size: Size) -> Path:
+    path = CACHE / file
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
         handle, name = tempfile.mkstemp(dir=CACHE, suffix=".gguf")
         os.close(handle)
-        _write(Path(name))
+        _write(Path(name), size)
         Path(name).chmod(0o644)  # servers in units run as other users
         Path(name).rename(path)
     return path
 
 
-def _write(path: Path) -> None:
+def _write(path: Path, size: Size) -> None:
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(str(path), "llama")
     writer.add_name("tiny")
     writer.add_context_length(TRAINING_CONTEXT)
     writer.add_embedding_length(EMBEDDING)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(size.layers)
     writer.add_feed_forward_length(FEED_FORWARD)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(HEAD_SIZE)
+    writer.add_head_count(size.heads)
+    writer.add_head_count_kv(size.kv_heads)
+    writer.add_rope_dimension_count(size.head_size)
+    if size.head_size * size.heads != EMBEDDING:
+        writer.add_key_length(size.head_size)
+        writer.add_value_length(size.head_size)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
 
@@ -74,12 +105,12 @@ def _write(path: Path) -> None:
     tensor("token_embd.weight", VOCABULARY, EMBEDDING)
     tensor("output.weight", VOCABULARY, EMBEDDING)
     writer.add_tensor("output_norm.weight", np.ones(EMBEDDING, np.float32))
-    for layer in range(LAYERS):
+    for layer in range(size.layers):
         block = f"blk.{layer}"
-        tensor(f"{block}.attn_q.weight", EMBEDDING, EMBEDDING)
-        tensor(f"{block}.attn_k.weight", KV_HEADS * HEAD_SIZE, EMBEDDING)
-        tensor(f"{block}.attn_v.weight", KV_HEADS * HEAD_SIZE, EMBEDDING)
-        tensor(f"{block}.attn_output.weight", EMBEDDING, EMBEDDING)
+        tensor(f"{block}.attn_q.weight", size.heads * size.head_size, EMBEDDING)
+        tensor(f"{block}.attn_k.weight", size.kv_heads * size.head_size, EMBEDDING)
+        tensor(f"{block}.attn_v.weight", size.kv_heads * size.head_size, EMBEDDING)
+        tensor(f"{block}.attn_output.weight", EMBEDDING, size.heads * size.head_size)
         tensor(f"{block}.ffn_gate.weight", FEED_FORWARD, EMBEDDING)
         tensor(f"{block}.ffn_up.weight", FEED_FORWARD, EMBEDDING)
         tensor(f"{block}.ffn_down.weight", EMBEDDING, FEED_FORWARD)
