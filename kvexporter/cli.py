@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
 import kvexporter
 from kvexporter.logs import LEVELS, LogFormat, set_up_logging
-from kvexporter.options import ListenAddress, RunOptions, parse_listen_address, parse_telemetry_path
+from kvexporter.options import (
+    SYSTEM_STORE,
+    ListenAddress,
+    RunOptions,
+    default_storage_path,
+    parse_listen_address,
+    parse_storage_path,
+    parse_telemetry_path,
+)
 
 T = TypeVar("T")
 _FILE = click.Path(path_type=Path)
@@ -86,12 +95,17 @@ def commands() -> None:
 @commands.command()
 @_config_option
 @click.option(
-    "--config.check", "config_check", is_flag=True, help="Check the configuration file, say what is wrong, and exit."
-)
+    "--config.check", "config_check", is_flag=True,
+    help="Check --config.file and --web.config.file, say what is wrong, and exit.",
+)  # fmt: skip
 @click.option(
     "--web.listen-address", "listen_addresses", type=_Parsed("address", parse_listen_address), multiple=True,
     default=[str(address) for address in RunOptions().listen_addresses], show_default=True, metavar="HOST:PORT",
     help="Address to answer on, also [IPv6]:PORT, or :PORT for all addresses. Can be given several times.",
+)  # fmt: skip
+@click.option(
+    "--web.config.file", "web_config_file", type=_FILE, metavar="FILE",
+    help="File of TLS, basic authentication and headers, in the format of Prometheus' exporters.",
 )  # fmt: skip
 @click.option(
     "--web.telemetry-path", "telemetry_path", type=_Parsed("path", parse_telemetry_path),
@@ -100,6 +114,11 @@ def commands() -> None:
 @click.option(
     "--web.enable-lifecycle", "enable_lifecycle", is_flag=True,
     help="Allow POST /-/reload to whoever can connect. SIGHUP always reloads.",
+)  # fmt: skip
+@click.option(
+    "--storage.path", "storage_path", type=_Parsed("path", parse_storage_path), default=None, metavar="FILE",
+    help="File that keeps counters and journal positions over restarts; empty for none. "
+    "[default: kvexporter.db in $STATE_DIRECTORY, else in the user's state folder]",
 )  # fmt: skip
 @click.option(
     "--log.level", "log_level", type=click.Choice(LEVELS), default="info", show_default=True,
@@ -113,14 +132,16 @@ def run(
     config_file: Path | None,
     config_check: bool,
     listen_addresses: tuple[ListenAddress, ...],
+    web_config_file: Path | None,
     telemetry_path: str,
     enable_lifecycle: bool,
+    storage_path: Path | Literal[""] | None,
     log_level: str,
     log_format: LogFormat,
 ) -> int:
     """Run the exporter (the default command)."""
     if config_check:
-        return _check_config(config_file)
+        return _check_config(config_file, web_config_file)
     set_up_logging(log_level, log_format)
     # httpx brings a command line of its own, which loads rich and pygments (4 MB) if they are installed.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type] # None: cannot be imported
@@ -129,6 +150,8 @@ def run(
     from kvexporter.web.serve import ListenError
 
     options = RunOptions(config_file, tuple(dict.fromkeys(listen_addresses)), telemetry_path, enable_lifecycle)
+    options = replace(options, storage_path=default_storage_path() if storage_path is None else storage_path or None)
+    options = replace(options, web_config_file=web_config_file)
     try:
         return run_daemon(options)
     except ConfigError as error:
@@ -137,27 +160,49 @@ def run(
         raise _Failure(str(error)) from None
 
 
-def _check_config(config_file: Path | None) -> int:
+def _check_config(config_file: Path | None, web_config_file: Path | None) -> int:
     from kvexporter.config import ConfigError, load_config
+    from kvexporter.web.live_config import check_web_config
 
-    if config_file is None:
-        raise click.UsageError("--config.check needs --config.file")
+    if config_file is None and web_config_file is None:
+        raise click.UsageError("--config.check needs --config.file or --web.config.file")
+    errors = []
     try:
-        config = load_config(config_file)
+        if config_file is not None:
+            config = load_config(config_file)
+            number = len(config.servers)
+            _say_usable(config_file, f"{number} server{'' if number == 1 else 's'}", config.warnings)
     except ConfigError as error:
-        raise _Unusable(str(error)) from None
-    for warning in config.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(f"{config_file}: usable, {len(config.servers)} servers")
+        errors.append(str(error))
+    try:
+        if web_config_file is not None:
+            said, warnings = check_web_config(web_config_file)
+            _say_usable(web_config_file, said, warnings)
+    except ConfigError as error:
+        errors.append(str(error))
+    if errors:
+        raise _Unusable("\n".join(errors))
     return 0
+
+
+def _say_usable(file: Path, what: str, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"{file}: usable, {what}")
 
 
 @commands.command(short_help="Say what can be read, what is missing, and how to mend it.")
 @_config_option
-def check(config_file: Path | None) -> int:
+@click.option(
+    "--storage.path", "storage_path", type=_FILE, default=None, metavar="FILE",
+    help="File that the exporter keeps its counters in; read to compare the servers' last two starts. "
+    "[default: that of the packaged unit, else of this user]",
+)  # fmt: skip
+def check(config_file: Path | None, storage_path: Path | None) -> int:
     """Say what was found, what can be read, what is missing, and how to mend it.
 
-    Exit status 1 if something is missing. Run it as the user that kvexporter runs as.
+    Exit status 1 if something is missing. Run it as the user that kvexporter runs as: for the packaged unit, whose user
+    exists only while it runs, root is told a command for that.
     """
     from kvexporter.config import Config, ConfigError, load_config
     from kvexporter.reports.check import exit_status, format_findings, gather
@@ -166,20 +211,34 @@ def check(config_file: Path | None) -> int:
         config = load_config(config_file) if config_file is not None else Config()
     except ConfigError as error:
         raise _Unusable(str(error)) from None
-    findings = gather(config)
+    stores = (SYSTEM_STORE, default_storage_path()) if storage_path is None else (storage_path,)
+    findings = gather(config, stores=stores, command=_own_command("check", config_file, storage_path))
     click.echo(format_findings(findings), nl=False)
     return exit_status(findings)
+
+
+def _own_command(name: str, config_file: Path | None, storage_path: Path | None) -> list[str]:
+    """The command line of this process, as another user can give it from any folder."""
+    program = Path(sys.argv[0]).absolute()
+    words = [sys.executable, "-m", "kvexporter"] if program.name == "__main__.py" else [str(program)]
+    words.append(name)
+    for option, file in (("--config.file", config_file), ("--storage.path", storage_path)):
+        if file is not None:
+            words += [option, str(file.absolute())]
+    return words
 
 
 @commands.command(short_help="Print the metrics that a recording would have given.")
 @click.argument("directory", type=_FILE, required=False, metavar="[DIR]")
 @click.option(
     "--journal-export", type=_FILE, metavar="FILE",
-    help="What `journalctl -u UNIT -o export` wrote; - for standard input.",
+    help="What `journalctl -u UNIT -o export` wrote; - for standard input. Without -u, every unit that is a "
+    "llama-server's becomes a server.",
 )  # fmt: skip
 @click.option(
-    "--log-file", type=_FILE, metavar="FILE", help="What the server printed, line by line; - for standard input."
-)
+    "--log-file", type=_FILE, metavar="FILE",
+    help="What the server printed, line by line; - for standard input. Times are seconds since its start.",
+)  # fmt: skip
 @click.option("--polls", type=_FILE, metavar="FILE", help="Recorded answers of the server's endpoints (JSON lines).")
 @click.option(
     "--at", type=click.FloatRange(min=0), metavar="SECONDS",
@@ -190,22 +249,54 @@ def replay(
 ) -> int:
     """Run a recording through the exporter's model and print the metrics at its end.
 
+    What happened until then goes to stderr in a few lines: how the pool is cut, how full it was at most, and each
+    incident with its time and who held what. Exit status 1 if no line is a llama-server's.
+
     DIR holds journal.export or server.log, and where there are any polls.jsonl and requests.json.
     """
     if (directory is not None) + (journal_export is not None) + (log_file is not None) != 1:
         raise click.UsageError("expected one of DIR, --journal-export and --log-file")
     from kvexporter.metrics.exposition import exposition
-    from kvexporter.replay import run_replay
+    from kvexporter.replay import replay as run_recording
+    from kvexporter.replay_input import NothingFoundError
+    from kvexporter.reports.replay_summary import replay_summary
     from kvexporter.sources.recording import RecordingError
 
     try:
-        snapshot = run_replay(directory=directory, journal_export=journal_export, log_file=log_file, polls=polls, at=at)
+        replayed = run_recording(directory, journal_export, log_file, polls, at)
+    except NothingFoundError as error:
+        raise _Failure(str(error)) from None
     except RecordingError as error:
         raise _Unusable(str(error)) from None
     except OSError as error:
         raise _Unusable(f"{error.filename}: {error.strerror}") from None
-    click.echo(exposition(snapshot), nl=False)
+    click.echo(exposition(replayed.snapshot), nl=False)
+    sys.stdout.flush()
+    summary = replay_summary(replayed.snapshot, replayed.peaks, since_start=replayed.since_start)
+    click.echo(summary, nl=False, err=True)
     return 0
+
+
+@commands.command(short_help="Replay an incident against the real exporter, to look at.")
+@click.option("--once", is_flag=True, help="End after one story; exit 1 if the exporter missed the incident.")
+@click.option(
+    "--speed", type=click.FloatRange(0.1, 1000), default=12.0, show_default=True, help="Times faster than recorded."
+)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="The exporter's port.  [default: 9889, or the next free one]"
+)
+@click.option(
+    "--linger", type=click.FloatRange(0, 3600), default=10.0, show_default=True,
+    help="Seconds between the incident and the next story.",
+)  # fmt: skip
+def demo(once: bool, speed: float, port: int | None, linger: float) -> int:
+    """Replay the incident of four agents in one KV pool, with the real exporter watching it.
+
+    Needs no llama-server, model or GPU. Ends with Ctrl-C and leaves nothing behind.
+    """
+    from kvexporter.demo.run import DemoOptions, run_demo
+
+    return run_demo(DemoOptions(once, speed, port, linger))
 
 
 def run_cli(arguments: Sequence[str]) -> int:

@@ -199,18 +199,18 @@ def _check_server(place: Place, server: ServerConfig) -> ServerConfig:
     if server.url is None and server.unit is None and server.user_unit is None and server.journal is None:
         raise place.refuse("expected at least one of url, unit, user_unit, journal, found none of them")
     if server.unit is not None and server.user_unit is not None:
-        raise place.refuse("expected unit or user_unit, found both")
+        place.note("expected unit or user_unit, found both")
     if (server.unit or server.user_unit) and server.journal is not None and server.journal.matches:
-        raise place.refuse("expected a unit or journal.matches, found both: matches take the unit's place")
+        place.note("expected a unit or journal.matches, found both: matches take the unit's place")
     if (
         not (server.unit or server.user_unit)
         and server.journal is not None
         and not server.journal.matches
         and server.journal.directory is None
     ):
-        raise place.refuse("expected a unit or journal.matches beside journal.namespace, found neither")
+        place.note("expected a unit or journal.matches beside journal.namespace, found neither")
     if server.tls is not None and server.url is not None and not server.url.startswith("https://"):
-        raise place.refuse("expected an https:// url beside tls, found an http:// one")
+        place.note("expected an https:// url beside tls, found an http:// one")
     name = server.name or _default_name(server)
     if not name:
         raise place.refuse("expected a name, found none, and there is no unit or url to take one from")

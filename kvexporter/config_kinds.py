@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from kvexporter.config_reading import Place, Scalar, read_mapping
+from kvexporter.sources.api_target import ApiTarget
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -19,6 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,100}")
 _UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _JOURNAL_FIELD = re.compile(r"_{0,2}[A-Z][A-Z0-9_]{0,62}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.@:-]{1,200}")
+_ENDPOINTS = frozenset({"metrics", "health", "props", "slots", "models", "completion", "completions"})
 _STRING = "tag:yaml.org,2002:str"
 
 
@@ -161,6 +163,16 @@ def _url(place: Place) -> str:
         raise place.refuse("expected a URL without user and password: secrets are only read from files (api_key_file)")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise place.refuse("expected a URL without ? and #; only the base path of the server belongs here")
+    last = parts.path.rstrip("/").rpartition("/")[2]
+    if last in _ENDPOINTS:
+        place.warn(
+            f"the URL ends with /{last}, the address of one thing that the server answers: expected the server's own, "
+            "without it"
+        )
+    try:
+        ApiTarget(text.rstrip("/"))
+    except ValueError:  # the client is stricter in some corners
+        raise place.refuse(f"expected {wanted}, found no valid host and port") from None
     return text.rstrip("/")
 
 

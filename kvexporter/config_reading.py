@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints
 
 import yaml
@@ -277,9 +278,12 @@ def _compose(path: Path, data: bytes) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path}{line}: not YAML: {error.problem or error.context}") from None
+        # The library quotes what it found, which may be of any length.
+        problem = shorten(error.problem or error.context or "", 200)
+        raise ConfigError(f"{path}{line}: not YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
-        raise ConfigError(f"{path}: not a text file in UTF-8: {error.reason}") from None
+        number = data.decode("utf-8", "replace")[: error.position].count("\n") + 1
+        raise ConfigError(f"{path}:{number}: not a text file in UTF-8: {error.reason}") from None
     except (yaml.YAMLError, ValueError):
         raise ConfigError(f"{path}: not YAML") from None
     except RecursionError:

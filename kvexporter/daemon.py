@@ -4,77 +4,116 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kvexporter import __version__
+from kvexporter.aside import Aside
 from kvexporter.config import Config, ConfigError, load_config
+from kvexporter.facts import FoundProcess
+from kvexporter.feed import selection_of
 from kvexporter.fleet import Fleet
+from kvexporter.gpu_worker import GpuWorker
+from kvexporter.keeper import Keeper
 from kvexporter.options import RunOptions
 from kvexporter.snapshot import CollectorStatus, ExporterSnapshot
 from kvexporter.sources.discovery import discover
+from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.service_manager import ServiceManager
-from kvexporter.targets import plan_targets
+from kvexporter.targets import gone_targets, plan_targets
 from kvexporter.web.app import create_app
-from kvexporter.web.serve import ListenError, serve
+from kvexporter.web.live_config import LiveWebConfig
+from kvexporter.web.serve import ListenError, WebServer, open_sockets
 
 log = logging.getLogger(__name__)
 
 DISCOVERY_SECONDS = 10.0
+DISCOVERY_DEADLINE = 10.0
 SOON_SECONDS = 0.5
 """A new process is looked for this long after the log or the process table spoke of one."""
 PROCESS_SECONDS = 2.0
-JOURNAL_CHECK_SECONDS = 5.0
+JOURNAL_CHECK_SECONDS = 10.0
 BUSY_JOURNAL_SECONDS = 0.1
-IDLE_JOURNAL_SECONDS = 1.0
+JOURNAL_SECONDS = 1.0
 TICK_SECONDS = 1.0
+IDLE_SECONDS = 5.0
+"""Between two rounds of these steps while nothing happens: each wakes a processor that may sleep otherwise."""
+GPU_SECONDS = 5.0
+IDLE_GPU_SECONDS = 10.0
+REMEMBER_SECONDS = 86_400.0
+"""A unit that wrote nothing for so long before the start is not missed."""
+EXIT_RESTART = 75
+"""Exit status when only a new process helps (sysexits' EX_TEMPFAIL); systemd starts one on any failure."""
 
 
 class Daemon:
     """Runs until told to stop. `clock` gives unix seconds."""
 
-    def __init__(self, options: RunOptions, config: Config, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        config: Config,
+        web_config: LiveWebConfig | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._options = options
         self._config = config
+        self._web_config = web_config
         self._clock = clock
-        self._fleet = Fleet(self._look_soon, clock)
+        self._keeper = Keeper(options.storage_path)
+        self._fleet = Fleet(self._look_soon, self._keeper, clock)
         self._manager = ServiceManager()
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
+        self._discoverer: Aside[list[FoundProcess]] = Aside("looking for processes")
+        self._gpus = GpuWorker()
         self._ready = False
         self._collectors: dict[str, CollectorStatus] = {}
         self._reload_successful: bool | None = None
         self._reload_time: float | None = None
+        self._exit_status = 0
+        self._recalled = False
+        """What was watched by an earlier exporter was looked up."""
+        self._heard_at = -math.inf
+        """When a journal last had something to say (monotonic)."""
         self._turned = 0.0
         """When the loop last turned (monotonic)."""
 
     async def run(self) -> int:
         """Run until a signal; the exit status."""
         loop = asyncio.get_running_loop()
+        try:
+            # First of all: with the address of another exporter nothing must be begun that is its work.
+            sockets = open_sockets(self._options.listen_addresses)
+        except ListenError as error:
+            log.error("%s", error)
+            return 1
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
-        self._discover()
+        self._keeper.start()
+        await self._discover()
         app = create_app(
             self.snapshot,
             ready=lambda: self._ready,
             healthy=self._healthy,
             reload=self.reload if self._options.enable_lifecycle else None,
             telemetry_path=self._options.telemetry_path,
+            web_config=self._web_config,
         )
-        try:
-            server = await serve(app, self._options.listen_addresses)
-        except ListenError as error:
-            log.error("%s", error)
-            return 1
+        server = WebServer(app, sockets, self._web_config)
+        await server.start()
         tasks = [
             asyncio.create_task(_forever(step), name=name)
             for name, step in (
                 ("tick", self._tick),
                 ("process", self._processes),
                 ("discovery", self._discovery),
+                ("headers", self._headers),
+                ("gpu", self._read_gpus),
                 ("journal", self._journals),
                 ("journal check", self._check_journals),
             )
@@ -86,8 +125,11 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.aclose()
+        self._fleet.keep(at_once=True)
         await self._fleet.aclose()
-        return 0
+        await self._gpus.aclose()
+        self._keeper.close()
+        return self._exit_status
 
     def snapshot(self) -> ExporterSnapshot:
         """Everything as it is now; waits for nothing."""
@@ -99,6 +141,8 @@ class Daemon:
             collectors["journal"] = CollectorStatus(
                 not failing, max(status.duration for status in statuses), failing[0].reason if failing else None
             )
+        if self._options.storage_path is not None:
+            collectors["store"] = CollectorStatus(self._keeper.problem is None, 0.0, self._keeper.problem)
         lags = [feed.follower.lag for feed in self._fleet.feeds if feed.follower.lag is not None]
         return ExporterSnapshot(
             at=now,
@@ -108,6 +152,12 @@ class Daemon:
             journal_lag=max(lags) if lags else None,
             config_reload_successful=self._reload_successful,
             config_reload_time=self._reload_time,
+            store_errors=self._keeper.failures,
+            dropped=self._fleet.left_out(),
+            journal_gaps=self._fleet.journal_gaps(),
+            gpus=self._gpus.report.gpus,
+            unified_memory_total=self._gpus.report.unified_total,
+            unified_memory_available=self._gpus.report.unified_available,
         )
 
     async def reload(self) -> str | None:
@@ -127,8 +177,8 @@ class Daemon:
         self._reload_successful, self._reload_time = True, self._clock()
         for warning in config.warnings:
             log.warning("%s", warning)
-        log.info("configuration reloaded")
-        self._discover()
+        log.info("configuration reloaded: %s", self._options.config_file)
+        await self._discover()
         return None
 
     # ---- the steps ---------------------------------------------------------------------------------------------
@@ -136,32 +186,73 @@ class Daemon:
     async def _tick(self) -> float:
         self._turned = time.monotonic()
         self._fleet.tick(self._clock())
-        if not self._ready and self._fleet.caught_up:
+        if not self._ready and self._keeper.settled and self._fleet.caught_up:
             self._ready = True
             self._manager.ready(self._status())
             log.info("ready: %s", self._status())
+        pause = IDLE_SECONDS if self._ready and not self._fleet.busy else TICK_SECONDS
         if self._manager.watchdog_seconds is not None:
             self._manager.alive()
-            return min(TICK_SECONDS, self._manager.watchdog_seconds / 3)
-        return TICK_SECONDS
+            return min(pause, self._manager.watchdog_seconds / 3)
+        return pause
 
     async def _journals(self) -> float:
-        for feed in self._fleet.feeds:
-            feed.follower.poke()
-        return BUSY_JOURNAL_SECONDS if self._fleet.busy else IDLE_JOURNAL_SECONDS
+        if self._fleet.heard.is_set():
+            self._heard_at = time.monotonic()
+            self._fleet.heard.clear()
+        self._keeper.step()
+        if self._keeper.fatal is not None:
+            log.error("%s", self._keeper.fatal)
+            self._exit_status = 1
+            self._stop.set()
+        if self._keeper.settled and not self._recalled:
+            self._recalled = True
+            self._fleet.show_down(gone_targets(self._config, self._stored_journals()))
+        self._fleet.read_journals()
+        self._fleet.keep()
+        if self._fleet.busy or not self._ready:
+            return BUSY_JOURNAL_SECONDS
+        # Announced lines are read at once; this is for the unannounced, and for writing what was counted.
+        lately = time.monotonic() - self._heard_at < IDLE_SECONDS
+        try:
+            async with asyncio.timeout(_until_next(JOURNAL_SECONDS if lately else IDLE_SECONDS)):
+                await self._fleet.heard.wait()
+        except TimeoutError:
+            return 0.0
+        return BUSY_JOURNAL_SECONDS
 
     async def _check_journals(self) -> float:
-        for feed in self._fleet.feeds:
-            feed.follower.check()
+        for feed in list(self._fleet.feeds):
+            await feed.follower.check()
         return JOURNAL_CHECK_SECONDS
 
     async def _processes(self) -> float:
         began = time.perf_counter()
-        for watched in self._fleet.watched.values():
+        for watched in list(self._fleet.watched.values()):
             if not self._fleet.look_at_process(watched, self._clock()):
                 self._look_soon()
+            await asyncio.sleep(0)
         self._collectors["process"] = CollectorStatus(True, time.perf_counter() - began)
+        return PROCESS_SECONDS if self._fleet.watches_processes else IDLE_SECONDS
+
+    async def _headers(self) -> float:
+        await self._fleet.read_headers()
         return PROCESS_SECONDS
+
+    async def _read_gpus(self) -> float:
+        began = time.perf_counter()
+        report = await self._gpus.read(self._fleet.pids())
+        self._collectors["gpu"] = CollectorStatus(
+            report.reason is None,
+            time.perf_counter() - began,
+            f"{report.reason}: {report.detail}" if report.reason is not None else None,
+        )
+        self._fleet.gpus_seen(report.gpus)
+        if report.restart_wanted and self._manager.present:
+            log.warning("ending, so that systemd starts a new process")
+            self._exit_status = EXIT_RESTART
+            self._stop.set()
+        return GPU_SECONDS if self._fleet.watched else IDLE_GPU_SECONDS
 
     async def _discovery(self) -> float:
         try:
@@ -171,19 +262,28 @@ class Daemon:
                 await asyncio.sleep(SOON_SECONDS)
         except TimeoutError:
             pass
-        self._discover()
+        await self._discover()
         return 0.0
 
-    def _discover(self) -> None:
-        """Look which llama-servers there are and watch them."""
+    async def _discover(self) -> None:
+        """Look which llama-servers there are and watch them. With thousands of processes that takes a while."""
         began = time.perf_counter()
         try:
-            found = discover()
-        except OSError as error:
+            found = await self._discoverer.call(discover, DISCOVERY_DEADLINE)
+        except (OSError, TimeoutError) as error:
             self._collectors["discovery"] = CollectorStatus(False, time.perf_counter() - began, str(error))
+            if not self._fleet.watched:
+                self._fleet.apply(plan_targets(self._config, ()))  # what is configured needs no discovery
             return
         self._collectors["discovery"] = CollectorStatus(True, time.perf_counter() - began)
         self._fleet.apply(plan_targets(self._config, found))
+
+    def _stored_journals(self) -> Iterator[tuple[JournalSelection, list[str]]]:
+        """The journals that an earlier exporter read until lately, and the servers that wrote into them."""
+        for key, servers in self._keeper.stored(self._clock() - REMEMBER_SECONDS):
+            selection = selection_of(key)
+            if selection is not None:
+                yield selection, servers
 
     def _look_soon(self) -> None:
         self._look.set()
@@ -211,19 +311,29 @@ async def _forever(step: Callable[[], object]) -> None:
             pause = await result  # type: ignore[misc]
         except Exception:
             log.exception("unexpected error; going on")
-        await asyncio.sleep(pause)
+        await asyncio.sleep(_until_next(pause))
+
+
+def _until_next(interval: float) -> float:
+    """Seconds to the next multiple of the interval: what is due then wakes the processor once for all steps."""
+    if interval <= 0.0:
+        return 0.0
+    left = interval - time.monotonic() % interval
+    return left if left > interval / 10 else left + interval
 
 
 def run_daemon(options: RunOptions) -> int:
     """Run the daemon until a signal; the exit status."""
     config = Config()
-    if options.config_file is not None:
-        config = load_config(Path(options.config_file))
+    path = options.config_file
+    if path is not None:
+        config = load_config(Path(path))
     for warning in config.warnings:
         log.warning("%s", warning)
-    log.info("kvexporter %s", __version__)
-    return asyncio.run(_run(options, config))
+    web_config = LiveWebConfig(options.web_config_file) if options.web_config_file is not None else None
+    log.info("kvexporter %s, %s", __version__, f"configuration: {path}" if path else "no configuration file")
+    return asyncio.run(_run(options, config, web_config))
 
 
-async def _run(options: RunOptions, config: Config) -> int:
-    return await Daemon(options, config).run()
+async def _run(options: RunOptions, config: Config, web_config: LiveWebConfig | None) -> int:
+    return await Daemon(options, config, web_config).run()

@@ -6,28 +6,27 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from kvexporter.facts import Endpoint, JournalEntry, PollReason
-from kvexporter.follower import JournalFollower
-from kvexporter.intake import MAX_CHILDREN, LogIntake, take_answer
-from kvexporter.llama.launch import LaunchOptions
-from kvexporter.llama.log import may_matter
-from kvexporter.poller import ServerPoller
-from kvexporter.polling import PollPolicy, ServerHints
+from kvexporter.announcing import say_news, say_no_log
+from kvexporter.facts import GpuSample
+from kvexporter.feed import Feed
+from kvexporter.gpu_memory import process_memory
+from kvexporter.gpu_visibility import visible_gpus
+from kvexporter.headers import HeaderReading
+from kvexporter.journals import Journals
+from kvexporter.keeper import Keeper
+from kvexporter.process_watch import ProcessWatch
 from kvexporter.server import Server
+from kvexporter.server_polling import ServerPolling
 from kvexporter.snapshot import ServerSnapshot
-from kvexporter.sources.journal_selection import JournalSelection
-from kvexporter.sources.llama_api import ApiAnswer, LlamaApi
-from kvexporter.sources.process import ProcessReader
-from kvexporter.targets import Target, with_address
+from kvexporter.targets import Target, options_of, with_address
+from kvexporter.watched import MAX_SERVERS, Watched
 
 log = logging.getLogger(__name__)
 
-MAX_SERVERS = 200
-BUSY_CORES = 0.05
-"""More CPU time than answering polls takes, in cores."""
+DROPPED = ("server", "child", "slot")
 
 JOURNAL_DELAY = 3.0
 """journald announces lines up to half a second late: silence counts only after this."""
@@ -36,46 +35,21 @@ FORGET_SECONDS = 600.0
 """A discovered server that is gone is shown as down for so long, so that somebody can be told."""
 
 
-@dataclass(slots=True)
-class Watched:
-    """One server and what feeds it."""
-
-    target: Target
-    model: Server
-    poller: ServerPoller | None = None
-    gone_since: float | None = None
-    cpu_seen: tuple[float, float] | None = None
-    """(time, CPU seconds used) at the last look."""
-    cpu_busy: bool | None = None
-    """The process used CPU time since the last look: the hint, without a log, that it works."""
-    api: LlamaApi | None = None
-    lives: int = 0
-    seen: tuple[bool, str | None, tuple[str, int] | None] = (False, None, None)
-    """What the poller was told last: busy, state, address in the log."""
-
-
-@dataclass(slots=True)
-class Feed:
-    """One journal and the servers that write into it."""
-
-    selection: JournalSelection
-    follower: JournalFollower
-    intake: LogIntake
-    members: list[str] = field(default_factory=list)
-
-
 class Fleet:
-    """All watched servers. `clock` gives unix seconds."""
+    """All watched servers. `on_change` is called when there may be new processes; `clock` gives unix seconds."""
 
-    def __init__(self, on_change: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, on_change: Callable[[], None], keeper: Keeper, clock: Callable[[], float] = time.time) -> None:
         self.watched: dict[str, Watched] = {}
-        self.feeds: list[Feed] = []
-        self.left_out = 0
-        """Servers beyond the bound."""
-        self._on_change = on_change
+        self.dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
+        """Times that something was left out because there was too much of it, by kind."""
+        self.look_soon = on_change
         self._clock = clock
-        self._processes = ProcessReader()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._processes = ProcessWatch(keeper, clock)
+        self._headers = HeaderReading()
+        self._journals = Journals(self, keeper, clock)
+        self._polling = ServerPolling(self._log_is_read, clock)
+        self._without_log: set[str] = set()
+        """Servers of which it was said that no log of theirs is read."""
 
     # ---- servers come and go -----------------------------------------------------------------------------------
 
@@ -83,6 +57,7 @@ class Fleet:
         """Watch exactly these targets from now on; discovered ones that are missing are kept as down for a while."""
         now = self._clock()
         wanted = {target.name: target for target in targets}
+        self._name_children(wanted.values())
         for name in list(self.watched):
             target = wanted.get(name)
             if target is None:
@@ -92,26 +67,30 @@ class Fleet:
         for name, target in wanted.items():
             watched = self.watched.get(name)
             if watched is None and len(self.watched) >= MAX_SERVERS:
-                self.left_out += 1
+                self.drop("server", f"more than {MAX_SERVERS} servers: {name} and others are not watched")
                 continue
             if watched is None:
-                watched = self._add(target)
-            self._update(watched, target, now)
-        for feed in list(self.feeds):
-            feed.members = [name for name in feed.members if name in self.watched]
-            if not feed.members:
-                feed.follower.close()
-                self.feeds.remove(feed)
+                watched = self.add(target)
+            self.update(watched, target, now)
+        self._journals.prune()
+
+    def show_down(self, targets: Iterable[Target]) -> None:
+        """Show servers as down, for a while, that were watched before this exporter started and are not there now."""
+        now = self._clock()
+        for target in targets:
+            known = any(watched.target.selection == target.selection for watched in self.watched.values())
+            if not known and target.name not in self.watched and len(self.watched) < MAX_SERVERS:
+                self._missing(self.add(target), now)
 
     async def aclose(self) -> None:
         """Stop all sources."""
-        for feed in self.feeds:
-            feed.follower.close()
+        self._journals.close()
         for watched in self.watched.values():
-            self._stop_polling(watched)
-        await asyncio.gather(*self._closing)
+            self._polling.stop(watched)
+        await self._polling.aclose()
 
-    def _add(self, target: Target) -> Watched:
+    def add(self, target: Target) -> Watched:
+        """Watch one more server."""
         model = Server(
             target.name,
             unit=target.unit,
@@ -121,12 +100,17 @@ class Fleet:
         )
         watched = self.watched[target.name] = Watched(target, model)
         log.info("watching %s", target.name)
-        if target.selection is not None:
-            self._feed(target.selection).members.append(target.name)
+        self._journals.add(watched)
+        if target.selection is None and target.child_of is None and target.name not in self._without_log:
+            self._without_log.add(target.name)
+            say_no_log(watched)
         return watched
 
-    def _update(self, watched: Watched, target: Target, now: float) -> None:
-        old, watched.target = watched.target, target
+    def update(self, watched: Watched, target: Target, now: float) -> None:
+        """Something about the server is known better now."""
+        if target.process is None and watched.writer is not None:
+            target = replace(target, process=watched.writer, options=options_of(watched.writer))
+        old, watched.target = watched.target, _with_told_address(watched, target)
         watched.gone_since = None
         if target.options is not None:
             watched.model.launched_with(target.options)
@@ -135,179 +119,104 @@ class Fleet:
             if old.process is not None and watched.poller is not None:
                 watched.poller.restarted()
         self.look_at_process(watched, now)
-        if watched.poller is None or old.api != target.api:
-            self._poll(watched)
+        if watched.poller is None or old.api != watched.target.api:
+            self._polling.start(watched)
+
+    def addressed(self, watched: Watched) -> None:
+        """The server's log may have told where it listens; taken when nothing better is known."""
+        old, watched.target = watched.target, _with_told_address(watched, watched.target)
+        if old.api != watched.target.api:
+            self._polling.start(watched)
 
     def _missing(self, watched: Watched, now: float) -> None:
-        if watched.target.configured:
-            self._remove(watched.target.name)
+        target = watched.target
+        if target.configured or self._unloaded(watched):
+            self._remove(target.name)
             return
-        watched.target = replace(watched.target, process=None)
+        watched.target = replace(target, process=None)
         watched.gone_since = watched.gone_since or now
         watched.model.process_seen(None, now)
         if now - watched.gone_since > FORGET_SECONDS:
-            log.info("%s is gone", watched.target.name)
-            self._remove(watched.target.name)
+            log.info("%s is gone", target.name)
+            self._remove(target.name)
+
+    def _unloaded(self, watched: Watched) -> bool:
+        """A model that its router does not run now is neither up nor down: it is started when it is asked for."""
+        router = self.watched.get(watched.target.child_of) if watched.target.child_of is not None else None
+        return router is not None and router.target.process is not None
+
+    def _name_children(self, targets: Iterable[Target]) -> None:
+        """Children that were known by their lines alone get the names of the processes that turn out to write them."""
+        for target in targets:
+            if target.child_of is None or target.name in self.watched:
+                continue
+            for name, watched in list(self.watched.items()):
+                known = watched.target
+                if (known.child_of, known.port, known.process) == (target.child_of, target.port, None):
+                    self.watched[target.name] = self.watched.pop(name)
+                    watched.target = replace(known, name=target.name)
+                    watched.model.name = target.name
+                    break
 
     def _remove(self, name: str) -> None:
-        self._stop_polling(self.watched.pop(name))
+        watched = self.watched.pop(name)
+        self._journals.remove(watched)
+        self.dropped["slot"] += watched.model.slots_left_out
+        self._polling.stop(watched)
+
+    def drop(self, kind: str, text: str) -> None:
+        """Count what is left out because there is too much of it; said the first time."""
+        if not self.dropped[kind]:
+            log.warning("%s", text)
+        self.dropped[kind] += 1
 
     # ---- the sources -------------------------------------------------------------------------------------------
 
     def look_at_process(self, watched: Watched, now: float) -> bool:
         """Read the server's process; False if it was there and is gone."""
-        process = watched.target.process
-        if process is None:
-            if watched.model.process is not None:
-                watched.model.process_seen(None, now)
-            return True
-        sample = self._processes.read(process.pid)
-        if sample is not None and abs(sample.start_time - process.start_time) > 1.0:
-            sample = None  # the number was given to another process
-        watched.model.process_seen(sample, now)
-        if sample is None:
-            watched.target = replace(watched.target, process=None)
-            return False
-        if watched.cpu_seen is not None and now > watched.cpu_seen[0]:
-            at, used = watched.cpu_seen
-            busy = (sample.cpu_seconds - used) / (now - at) > BUSY_CORES
-            if busy != watched.cpu_busy and watched.poller is not None:
-                watched.poller.wake()
-            watched.cpu_busy = busy
-        watched.cpu_seen = (now, sample.cpu_seconds)
-        return True
+        return self._processes.look(watched, now)
 
-    def _feed(self, selection: JournalSelection) -> Feed:
-        for feed in self.feeds:
-            if feed.selection == selection:
-                return feed
-        members: list[str] = []
-        intake = LogIntake(lambda port, pid: self._writer(members, port, pid))
-        follower = JournalFollower(selection, may_matter, lambda entry: self._entry(intake, entry))
-        feed = Feed(selection, follower, intake, members)
-        self.feeds.append(feed)
-        return feed
+    async def read_headers(self) -> None:
+        """Read the model files of servers that were started since the last call; a dead disk makes it wait."""
+        await self._headers.step(self.watched.values())
 
-    def _writer(self, members: list[str], port: int | None, pid: int | None) -> Server:
-        """The model of the server that wrote a line of a journal whose servers are `members`."""
-        if port is not None:
-            return self._child(members[0], port).model
-        if len(members) > 1 and pid is not None:
-            for name in members:
-                process = self.watched[name].target.process
-                if process is not None and process.pid == pid:
-                    return self.watched[name].model
-        return self.watched[members[0]].model
+    def pids(self) -> list[int]:
+        """The processes of all servers that have one on this host."""
+        return [watched.target.process.pid for watched in self.watched.values() if watched.target.process is not None]
 
-    def _child(self, router: str, port: int) -> Watched:
-        """A router's child, known from the host's processes or only by its lines in the router's log."""
-        children = [w for w in self.watched.values() if w.target.child_of == router]
-        for child in children:
-            if child.target.port == port:
-                return child
-        if len(children) >= MAX_CHILDREN or len(self.watched) >= MAX_SERVERS:
-            self.left_out += 1
-            return self.watched[router]
-        parent = self.watched[router].target
-        return self._add(
-            replace(
-                parent,
-                name=f"{router}:{port}",
-                selection=None,
-                api=None,
-                process=None,
-                options=None,
-                child_of=router,
-                port=port,
-                configured=False,
-            )
-        )
+    def gpus_seen(self, gpus: Sequence[GpuSample]) -> None:
+        """Tell each server what its process holds on these GPUs."""
+        for watched in self.watched.values():
+            process = watched.target.process
+            held: dict[str, int] = {}
+            if process is not None:
+                visible = visible_gpus(process.cuda_visible_devices, process.cuda_device_order, gpus)
+                held = process_memory(gpus, process.pid, visible)
+            watched.model.gpu_memory_seen(held)
 
-    def _entry(self, intake: LogIntake, entry: JournalEntry) -> None:
-        """Take one journal entry, and have the poller decide anew if that changed what it decides by."""
-        model = intake.entry(entry)
-        if model is None:
-            return
-        watched = self.watched[model.name]
-        seen = (model.busy, model.state, model.listening)
-        if seen == watched.seen:
-            return
-        if model.listening is not None and model.listening != watched.seen[2] and watched.target.process is None:
-            self._address(watched, *model.listening)
-        finished = watched.seen[0] and not model.busy
-        watched.seen = seen
-        if model.lives != watched.lives:
-            watched.lives = model.lives
-            if watched.poller is not None:
-                watched.poller.restarted()
-            self._on_change()
-        elif watched.poller is not None:
-            if finished:
-                watched.poller.look()
-            else:
-                watched.poller.wake()
+    def read_journals(self) -> None:
+        """Read what there is; a journal that is new here first gets back what was stored of it."""
+        self._journals.read()
 
-    # ---- polling -----------------------------------------------------------------------------------------------
-
-    def _address(self, watched: Watched, host: str, port: int) -> None:
-        """The log told where the server listens; taken when nothing better is known."""
-        if watched.target.api is None:
-            watched.target = with_address(watched.target, host, port)
-            self._poll(watched)
-
-    def _poll(self, watched: Watched) -> None:
-        """Poll the server at its target's address from now on."""
-        self._stop_polling(watched)
-        target = watched.target
-        if target.api is None:
-            return
-        watched.model.url = target.api.base_url
-        watched.api = LlamaApi(target.api, self._clock)
-        watched.poller = ServerPoller(
-            target.name,
-            watched.api,
-            PollPolicy(target.poll_interval, target.idle_poll_interval, target.name),
-            lambda: self._hints(watched),
-            lambda endpoint, answer: deliver(watched.model, endpoint, answer),
-        )
-        watched.poller.start()
-
-    def _stop_polling(self, watched: Watched) -> None:
-        poller, api = watched.poller, watched.api
-        watched.poller = watched.api = None
-        if poller is not None and api is not None:
-            closing = asyncio.create_task(_close(poller, api))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-
-    def _hints(self, watched: Watched) -> ServerHints:
-        """What is known of the server without asking it."""
-        model, target, options = watched.model, watched.target, watched.target.options
-        props = model.props
-        sleep_enabled = target.may_sleep
-        if sleep_enabled is None and options is not None:
-            sleep_enabled = options.sleep_idle_seconds is not None
-        if sleep_enabled is None and props is not None and props.sleeping is None:
-            sleep_enabled = False  # a build that cannot sleep
-        log_leads = model.log_tells_tasks and self._log_is_read(watched)
-        return ServerHints(
-            busy=model.busy if log_leads else None,
-            cpu_busy=watched.cpu_busy if target.process is not None else None,
-            slots_idle=not model.busy if model.slots_seen else None,
-            sleeping=model.state == "sleeping",
-            sleep_enabled=sleep_enabled,
-            loading=model.state == "loading",
-            slots_supported=_supported(options.slots if options else None, props.endpoint_slots if props else None),
-            metrics_supported=_supported(_has_metrics(options), props.endpoint_metrics if props else None),
-            router=(options is not None and options.router) or (props is not None and bool(props.router)),
-            needs_props=props is None,
-        )
+    def keep(self, *, at_once: bool = False) -> None:
+        """Have what was counted written: at once when an incident has closed or if told so, else once a second."""
+        self._journals.keep(at_once=at_once)
 
     def _log_is_read(self, watched: Watched) -> bool:
-        name = watched.target.child_of or watched.target.name
-        return any(name in feed.members and feed.follower.status.success for feed in self.feeds)
+        feed = self._journals.of(watched)
+        return feed is not None and feed.follower.status.success
 
     # ---- what the daemon asks ----------------------------------------------------------------------------------
+
+    @property
+    def feeds(self) -> list[Feed]:
+        """The journals that are read."""
+        return self._journals.feeds
+
+    @property
+    def heard(self) -> asyncio.Event:
+        """A journal had something to say since this was cleared."""
+        return self._journals.heard
 
     @property
     def busy(self) -> bool:
@@ -315,45 +224,54 @@ class Fleet:
         return any(watched.model.busy or watched.model.cascade_open for watched in self.watched.values())
 
     @property
+    def watches_processes(self) -> bool:
+        """The use of CPU time matters: a server works, or its log does not tell when it does."""
+        return any(watched.model.busy or not watched.model.log_tells_tasks for watched in self.watched.values())
+
+    @property
     def caught_up(self) -> bool:
         """Every journal has been read to its end once, or cannot be read."""
-        return all(feed.follower.caught_up for feed in self.feeds)
+        return self._journals.caught_up
 
     def tick(self, now: float) -> None:
-        """Let time pass in the models whose journal has been read."""
-        for watched in self.watched.values():
-            watched.model.tick(now, quiet=JOURNAL_DELAY)
+        """Let time pass in the models; for what their logs tell only up to where these have been read."""
+        read_until = self._journals.read_until()
+        for name, watched in self.watched.items():
+            until = read_until.get(watched.target.child_of or name, now)
+            watched.model.tick(now, quiet=JOURNAL_DELAY + max(0.0, now - until))
+            feed = self._journals.of(watched)
+            caught_up = feed is None or feed.follower.caught_up
+            if caught_up and watched.target.configured and _seen_nowhere(watched):
+                watched.model.process_seen(None, now)  # what was named is not there: that is down, not unknown
+            say_news(watched, now, caught_up=caught_up, log_expected=feed is not None and feed.follower.status.success)
 
     def snapshots(self, now: float) -> tuple[ServerSnapshot, ...]:
-        """All servers by name."""
-        return tuple(self.watched[name].model.snapshot(now) for name in sorted(self.watched))
+        """All servers by name, but not a router's models that are not loaded."""
+        shown = (self.watched[name] for name in sorted(self.watched))
+        return tuple(w.model.snapshot(now) for w in shown if w.target.process is not None or not self._unloaded(w))
+
+    def left_out(self) -> dict[str, int]:
+        """Kind → times that something was left out because there was too much of it."""
+        slots = sum(watched.model.slots_left_out for watched in self.watched.values())
+        return {**self.dropped, "slot": self.dropped["slot"] + slots}
 
     def journal_lines(self) -> dict[str, int]:
-        """Result → entries, over all journals."""
-        lines: Counter[str] = Counter(matched=0, ignored=0, continued=0, malformed=0)
-        for feed in self.feeds:
-            lines.update(feed.intake.results)
-            lines.update(feed.follower.lines)
-        return dict(lines)
+        """Result → entries, over all journals there have been."""
+        return self._journals.lines()
+
+    def journal_gaps(self) -> int:
+        """Times that entries were gone before they were read, over all journals there have been."""
+        return self._journals.gaps()
 
 
-def deliver(model: Server, endpoint: Endpoint, answer: ApiAnswer) -> PollReason | None:
-    """Give one answer to the model; the reason if its body was not what it should be."""
-    if answer.reason is not None:
-        model.poll_failed(endpoint, answer.reason, answer.answered_at)
-        return None
-    return take_answer(model, endpoint, answer.body, answer.answered_at)
+def _with_told_address(watched: Watched, target: Target) -> Target:
+    listening = watched.model.listening
+    return target if target.api is not None or listening is None else with_address(target, *listening)
 
 
-def _supported(option: bool | None, told: bool | None) -> bool | None:
-    return told if told is not None else option
-
-
-def _has_metrics(options: LaunchOptions | None) -> bool | None:
-    """`/metrics` is off unless it was asked for, on the command line or in an environment that may be unreadable."""
-    if options is None or (options.metrics is None and not options.environment_known):
-        return None
-    return bool(options.metrics)
+def _seen_nowhere(watched: Watched) -> bool:
+    """No process, no address and no word in a log tells whether there is such a server."""
+    return watched.target.process is None and watched.target.api is None and watched.model.state is None
 
 
 def _same_server(old: Target, new: Target) -> bool:
@@ -366,8 +284,3 @@ def _same_server(old: Target, new: Target) -> bool:
         new.poll_interval,
         new.configured,
     )
-
-
-async def _close(poller: ServerPoller, api: LlamaApi) -> None:
-    await poller.aclose()
-    await api.aclose()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from kvexporter.llama import events as ev
 from kvexporter.llama.geometry import geometry_from_api, geometry_from_launch
 from kvexporter.llama.launch import LaunchOptions
-from kvexporter.snapshot import Geometry
+from kvexporter.pool_geometry import Geometry
 
 _STARTUP = frozenset(
     {

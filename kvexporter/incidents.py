@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from kvexporter.llama import events as ev
 from kvexporter.llama.slots import MOST_SLOTS
-from kvexporter.snapshot import Geometry, Incident, IncidentSlot
+from kvexporter.pool_geometry import Geometry
+from kvexporter.snapshot import Incident, IncidentSlot
 
 Running = Mapping[int, tuple[int | None, int | None]]
 """Slot → (task, tokens) of the slots that run a task."""

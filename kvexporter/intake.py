@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kvexporter.facts import Endpoint, JournalEntry, PollReason
 from kvexporter.llama.errors import MalformedBody
-from kvexporter.llama.events import LogLine
+from kvexporter.llama.events import ChildStarting, LogLine
 from kvexporter.llama.exposition import parse_metrics
 from kvexporter.llama.log import CONTEXT_ERROR, parse_line
 from kvexporter.llama.props import parse_health, parse_props
@@ -51,8 +51,14 @@ class LogIntake:
     the server of a line, or makes one for a child not seen before.
     """
 
-    def __init__(self, server_of: Callable[[int | None, int | None], Server]) -> None:
+    def __init__(
+        self,
+        server_of: Callable[[int | None, int | None], Server],
+        child_starting: Callable[[ChildStarting], None] | None = None,
+    ) -> None:
+        """`child_starting` is told which model's process a router's log says to start on which port."""
         self._server_of = server_of
+        self._child_starting = child_starting
         self.results: Counter[str] = Counter()
         """Result (matched, ignored, continued, malformed) → lines."""
 
@@ -82,6 +88,9 @@ class LogIntake:
             self.results["ignored"] += 1
             return None
         self.results["matched"] += 1
+        event = parsed.event
+        if type(event) is ChildStarting and self._child_starting is not None and parsed.child_port is None:
+            self._child_starting(event)
         server = self._server_of(parsed.child_port, pid)
         server.line(parsed, at)
         return server

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,17 @@ OPEN_ATTEMPTS = 12
 OPEN_PAUSE = 5.0
 CLOSE_SECONDS = 5.0
 STARTS_WAITING = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _NotOpened:
+    """Why the store could not be opened, and whether that is tried again."""
+
+    text: str
+    again: bool
+
+
+_Opening = tuple[dict[str, StoredFeed], bool] | StoreError | _NotOpened
 
 _memories = msgspec.json.Decoder(dict[str, ServerMemory])
 
@@ -57,7 +69,7 @@ class Keeper:
         self._starts_waiting: list[StoredStart] = []
         """Could not be written, and go with the next one that can."""
         self._done: queue.SimpleQueue[tuple[Batch | StoredStart, str | None]] = queue.SimpleQueue()
-        self._opened: queue.SimpleQueue[tuple[dict[str, StoredFeed], bool] | StoreError | str] = queue.SimpleQueue()
+        self._opened: queue.SimpleQueue[_Opening] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -99,6 +111,11 @@ class Keeper:
     def last_start(self, server: str) -> bytes | None:
         """What is kept of a server's latest start; None of one that is not known."""
         return self._starts.get(server)
+
+    def stored(self, since: float) -> list[tuple[str, list[str]]]:
+        """The journals that were committed since then (unix seconds): key and names of the servers."""
+        recalled = [(key, self.recall(key)) for key, feed in self._feeds.items() if feed.updated >= since]
+        return [(key, list(found[1])) for key, found in recalled if found is not None]
 
     def recall(self, key: str) -> tuple[StoredFeed, dict[str, ServerMemory]] | None:
         """What was stored of a journal; None if nothing was, or nothing that can be read."""
@@ -183,7 +200,8 @@ class Keeper:
     def _try_to_open(self, path: Path) -> Store | None:
         """The open store; None if it must not or cannot be used. A full disk may have room again in a minute."""
         for attempt in range(OPEN_ATTEMPTS):
-            existed = path.exists()
+            again = _exists(path) and attempt < OPEN_ATTEMPTS - 1
+            store = None
             try:
                 store = Store(path)
                 self._starts = {server: details[-1] for server, details in store.starts().items()}
@@ -193,20 +211,22 @@ class Keeper:
                 if error.final:
                     self._opened.put(error)
                     return None
-                self._opened.put(str(error))
-            except sqlite3.Error as error:
-                self._opened.put(f"{path}: {error}")
-            if not existed or attempt == OPEN_ATTEMPTS - 1 or self._stop.wait(OPEN_PAUSE):
+                self._opened.put(_NotOpened(str(error), again))
+            except (sqlite3.Error, OSError) as error:
+                self._opened.put(_NotOpened(f"{path}: {error}: choose another place with --storage.path", again))
+            if store is not None:
+                _close(store)
+            if not again or self._stop.wait(OPEN_PAUSE):
                 break
         return None
 
     # ---- on the loop -------------------------------------------------------------------------------------------
 
-    def _take_opening(self, outcome: tuple[dict[str, StoredFeed], bool] | StoreError | str) -> None:
+    def _take_opening(self, outcome: _Opening) -> None:
         if isinstance(outcome, StoreError):
             self.fatal = outcome
-        elif isinstance(outcome, str):
-            self._failed(outcome)
+        elif isinstance(outcome, _NotOpened):
+            self._failed(outcome.text, again=outcome.again)
         else:
             self._feeds, self.begun_anew = outcome
             self._open = self.settled = True
@@ -229,16 +249,24 @@ class Keeper:
         self._pending[batch.key] = batch
         self._committed[batch.key] = ("", self._clock())
 
-    def _failed(self, problem: str) -> None:
+    def _failed(self, problem: str, *, again: bool = True) -> None:
         self.failures += 1
-        if self.problem is None:
-            log.error("the store cannot be written (%s): counting goes on, and it is tried again", problem)
+        if self.problem is None or not again:
+            then = "it is tried again" if again else "nothing is kept over a restart"
+            log.error("the store cannot be written (%s): counting goes on, and %s", problem, then)
         self.problem = problem
 
     def _recovered(self) -> None:
         if self.problem is not None:
             log.info("the store is written again")
         self.problem = None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False  # what is in the way cannot be known, and does not go away by itself
 
 
 def _close(store: Store) -> None:

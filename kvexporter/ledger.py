@@ -14,8 +14,9 @@ from kvexporter.counters import LogCounters
 from kvexporter.facts import UnitEvent, UnitExited, UnitFailed, UnitStopped
 from kvexporter.incidents import CascadeTracker, pool_incident, slot_incident
 from kvexporter.llama import events as ev
+from kvexporter.pool_geometry import Geometry
 from kvexporter.requests import RequestSizes
-from kvexporter.snapshot import Geometry, Incident
+from kvexporter.snapshot import Incident
 
 KEPT_INCIDENTS = 100
 KEPT_INCIDENT_SLOTS = 4096

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from pathlib import Path
+from typing import Literal
 
 DEFAULT_PORT = 9889
+STORE_NAME = "kvexporter.db"
+SYSTEM_STORE = Path("/var/lib/kvexporter") / STORE_NAME
+"""Where the packaged unit has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,24 @@ def parse_telemetry_path(text: str) -> str:
     return text
 
 
+def parse_storage_path(text: str) -> Path | Literal[""]:
+    """Read the store's path; empty for none. Raises ValueError that says what was expected."""
+    if not text:
+        return ""
+    path = Path(text)
+    if path.is_dir() or text.endswith("/"):
+        raise ValueError(f"expected a file such as {text.rstrip('/')}/{STORE_NAME}, found a folder")
+    return path
+
+
+def default_storage_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the store is when nothing is said: systemd's StateDirectory=, else the user's own place for state."""
+    if folder := environment.get("STATE_DIRECTORY"):
+        return Path(folder.split(":", 1)[0]) / STORE_NAME
+    state = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or "/var/lib") / ".local" / "state"
+    return Path(state) / "kvexporter" / STORE_NAME
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The options of `kvexporter run` that the daemon needs."""
@@ -60,3 +84,7 @@ class RunOptions:
     telemetry_path: str = "/metrics"
     enable_lifecycle: bool = False
     """Allow POST /-/reload."""
+    storage_path: Path | None = None
+    """File that keeps counters and journal positions over restarts; None: nothing is kept."""
+    web_config_file: Path | None = None
+    """TLS, basic authentication and headers; None: plain HTTP to all who can connect."""

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kvexporter.facts import Endpoint, PollReason
 from kvexporter.polling import Failures, PollPolicy, PollView, ServerHints
-from kvexporter.sources.llama_api import ApiAnswer
+from kvexporter.sources.llama_api import DEADLINES, ApiAnswer
 
 logger = logging.getLogger("kvexporter.poll")
 
@@ -28,13 +28,20 @@ _SAY_AGAIN = 600.0
 
 _EXPECTED: frozenset[PollReason] = frozenset(("loading",))
 
+_OF_THE_SERVER: frozenset[PollReason] = frozenset(("refused", "connection", "tls", "key_file"))
+"""The same for all endpoints, and said of the first that fails so."""
+
+_WHO = "is this a llama-server, and is url its base address?"
+
 _REMEDIES: dict[tuple[Endpoint, PollReason], str] = {
     ("slots", "unsupported"): "start llama-server with --slots",
     ("metrics", "unsupported"): "start llama-server with --metrics",
     ("slots", "unauthorized"): "set api_key_file",
     ("metrics", "unauthorized"): "set api_key_file",
     ("props", "unauthorized"): "set api_key_file",
-    ("slots", "malformed"): "is this a llama-server, and is url its base address?",
+    ("slots", "malformed"): _WHO,
+    ("health", "not_found"): _WHO,
+    ("health", "redirect"): _WHO,
 }
 
 
@@ -184,7 +191,8 @@ class ServerPoller:
                 logger.info("%s: GET /%s answers again", self._name, endpoint)
             return
         self._failures[endpoint] = Failures(reason, before.count + 1 if before else 1, now)
-        said = self._said.get((endpoint, reason), float("-inf"))
+        same = ((each, reason) for each in DEADLINES) if reason in _OF_THE_SERVER else ((endpoint, reason),)
+        said = max(self._said.get(kind, float("-inf")) for kind in same)
         if (before is not None and before.reason == reason) or now - said < _SAY_AGAIN:
             return
         self._said[endpoint, reason] = now

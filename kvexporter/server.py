@@ -33,7 +33,8 @@ from kvexporter.memory_at_ready import MemoryAtReady
 from kvexporter.occupancy import OccupancyTime
 from kvexporter.polls import PollHistory
 from kvexporter.pool import LONG_AGO, Pool
-from kvexporter.snapshot import Geometry, PoolSnapshot, ServerSnapshot, ServerState, UpstreamCounters
+from kvexporter.pool_geometry import Geometry
+from kvexporter.snapshot import PoolSnapshot, ServerSnapshot, ServerState, UpstreamCounters
 from kvexporter.state import Availability
 
 _INFO_LEVEL = 3
@@ -162,7 +163,7 @@ class Server:
         self._settle(at)
 
     def slots_polled(self, samples: Iterable[SlotSample], at: float, *, asked: float | None = None) -> None:
-        """Take one answer of `/slots` that came at `at`; `asked` is when it was asked for: it is true of a time between."""
+        """Take one answer of `/slots` that came at `at` and was asked for at `asked`; it is true of a time between."""
         self._advance(at)
         samples = tuple(samples)
         self._answered("slots", at)
@@ -543,7 +544,7 @@ class Server:
         self._upstream = None
 
     def _advance(self, at: float, *, log: bool = False) -> None:
-        """Let time pass: what was in force since the last fact is accounted for; while the log is behind, by its clock."""
+        """Let time pass: what was in force is accounted for; by the log's own clock while it is behind."""
         if at > self._now and (log or not self._behind):
             self._occupancy.advance(at)
             self._now = at

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
@@ -86,6 +87,8 @@ class StoredFeed:
     position: str
     gaps: int
     servers: bytes
+    updated: float = field(default=0.0, compare=False)
+    """When it was committed."""
 
 
 @dataclass(slots=True)
@@ -141,8 +144,8 @@ class Store:
 
     def feeds(self) -> dict[str, StoredFeed]:
         """All journals by key. Raises sqlite3.Error."""
-        rows = self._database.execute("SELECT key, position, gaps, servers FROM feed")
-        return {key: StoredFeed(position, gaps, servers) for key, position, gaps, servers in rows}
+        rows = self._database.execute("SELECT key, position, gaps, servers, updated FROM feed")
+        return {key: StoredFeed(*row) for key, *row in rows}
 
     def commit(self, batch: Batch) -> None:
         """Write a batch whole or not at all. Raises sqlite3.Error."""
@@ -214,6 +217,7 @@ class Store:
             raise StoreError(f"{self.path}: {reason}: choose another place with --storage.path") from None
 
     def _prepared(self, *, shared: bool = True) -> sqlite3.Connection:
+        _make_private(self.path)  # the -wal and -shm files get its mode
         database = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             if not shared:
@@ -311,8 +315,19 @@ def _starts(database: sqlite3.Connection) -> dict[str, list[bytes]]:
     return found
 
 
+def _make_private(path: Path) -> None:
+    """Have the file, new or old, for its owner alone: it tells who sent how much when."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(PermissionError):  # another's, that is shared on purpose
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
 def _lock(path: Path) -> IO[bytes]:
     """Hold the lock for as long as the file is open: two exporters would mix their counts."""
+    _make_private(path)
     lock = path.open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 from kvexporter.config import Config, GeometryConfig, ServerConfig
 from kvexporter.facts import FoundProcess
 from kvexporter.llama.launch import LaunchOptions, parse_launch
-from kvexporter.snapshot import Geometry
+from kvexporter.pool_geometry import Geometry
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.llama_api import ApiTarget, local_url, unix_socket
 
 DEFAULT_PORT = 8080
-"""llama-server's, where neither the command line, its sockets nor its log tell it."""
+"""llama-server's, where its whole command line and environment are known and name no other."""
+
+_PROGRAM = "llama-server"
+_LONGEST_NAME = 200
 
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "::"})  # noqa: S104  (compared, not bound)
 
@@ -47,7 +50,7 @@ class Target:
 def plan_targets(config: Config, found: Iterable[FoundProcess]) -> list[Target]:
     """Name every server and say how it is watched. Configured ones come first and keep their names."""
     processes = sorted(found, key=lambda process: (process.start_time, process.pid))
-    options = {process.pid: _options(process) for process in processes}
+    options = {process.pid: options_of(process) for process in processes}
     targets: list[Target] = []
     taken: set[int] = set()
     for server in config.servers:
@@ -64,6 +67,27 @@ def plan_targets(config: Config, found: Iterable[FoundProcess]) -> list[Target]:
             target = _discovered(config, process, options[process.pid], by_pid, names)
             names.add(target.name)
             by_pid[process.pid] = target
+            targets.append(target)
+    return targets
+
+
+def gone_targets(config: Config, stored: Iterable[tuple[JournalSelection, Iterable[str]]]) -> list[Target]:
+    """Units of which an earlier exporter has stored what it counted, as the servers that it had found there.
+
+    `stored`: journals, each with the names of the servers that write into it. Configured servers and routers' children
+    are not among them: the ones are watched anyway, the others only while they run.
+    """
+    if not config.discovers:
+        return []
+    place, (busy, idle) = config.journal_place(), config.poll_intervals()
+    directory = str(place.directory) if place.directory is not None else None
+    targets = []
+    for selection, names in stored:
+        if selection.about is None or (selection.directory, selection.namespace) != (directory, place.namespace):
+            continue
+        name = selection.about.removesuffix(".service")
+        if name in names:
+            target = Target(name, selection.about, selection, poll_interval=busy, idle_poll_interval=idle)
             targets.append(target)
     return targets
 
@@ -102,8 +126,8 @@ def _configured(
             insecure_skip_verify=tls.insecure_skip_verify if tls else False,
         )
     elif process is not None and options is not None:
-        api = _api_of(_local_address(process, options), options)
-        if server.api_key_file is not None:
+        api = _local_api(process, options)
+        if api is not None and server.api_key_file is not None:
             api = replace(api, api_key_file=server.api_key_file)
     busy, idle = config.poll_intervals(server)
     return Target(
@@ -131,20 +155,20 @@ def _discovered(
 ) -> Target:
     parent = by_pid.get(process.parent) if process.parent is not None else None
     port = _port(process, options)
-    address = f"{_bracket(options.host or '127.0.0.1')}:{port}"
+    address = f"{_bracket(options.host or '127.0.0.1')}:{port}" if port is not None else f"{_PROGRAM}:{process.pid}"
     unit_name = process.unit.removesuffix(".service") if process.unit is not None and _logs(process.unit) else None
     if parent is not None:
-        name = f"{parent.name}:{port}"
+        name = f"{parent.name}:{_model_name(options) or port or process.pid}"
     else:
         name = unit_name if unit_name is not None and unit_name not in names else address
     if name in names:
-        name = f"{name}:{process.pid}"
+        name = f"{name}:{process.pid if parent is None or port is None else port}"
     busy, idle = config.poll_intervals()
     return Target(
         name=name,
         unit=process.unit if unit_name is not None else None,
         selection=None if parent is not None else _selection(config, process),
-        api=_api_of(_local_address(process, options), options),
+        api=_local_api(process, options),
         process=process,
         options=options,
         child_of=parent.name if parent is not None else None,
@@ -154,8 +178,8 @@ def _discovered(
     )
 
 
-def _options(process: FoundProcess) -> LaunchOptions:
-    # An environment that cannot be read is not an empty one: what it could say stays unknown.
+def options_of(process: FoundProcess) -> LaunchOptions:
+    """How a process was started. An environment that cannot be read is not an empty one: it may say anything."""
     return parse_launch(process.arguments[1:], process.environment if process.environment_readable else None)
 
 
@@ -188,6 +212,9 @@ def _process_of(
         if parts.hostname in _LOCAL_HOSTS:
             port = parts.port or (443 if parts.scheme == "https" else 80)
             candidates = [p for p in processes if _port(p, options[p.pid]) == port]
+            unknown = [p for p in processes if _port(p, options[p.pid]) is None]
+            if not candidates and port == DEFAULT_PORT and len(unknown) == 1:
+                candidates = unknown  # none is more likely
     if len(candidates) > 1:
         # A router's children live in its unit; the router is the one whose parent is none of them.
         pids = {p.pid for p in candidates}
@@ -195,18 +222,38 @@ def _process_of(
     return candidates[0] if candidates else None
 
 
-def _port(process: FoundProcess, options: LaunchOptions) -> int:
+def _port(process: FoundProcess, options: LaunchOptions) -> int | None:
+    """Where a server of this host listens; None where an environment that cannot be read may say it."""
     if options.port is not None and (options.port in process.listen_ports or not process.listen_ports):
         return options.port
-    return process.listen_ports[0] if process.listen_ports else DEFAULT_PORT
+    if process.listen_ports:
+        return process.listen_ports[0]
+    return DEFAULT_PORT if options.environment_known else None
 
 
-def _local_address(process: FoundProcess, options: LaunchOptions) -> str:
-    return local_url(options.host or "127.0.0.1", _port(process, options), options.api_prefix, options.tls)
+def _local_api(process: FoundProcess, options: LaunchOptions) -> ApiTarget | None:
+    """How to reach a server of this host; None where its address is not known, which its log may tell."""
+    port = _port(process, options)
+    if port is None and unix_socket(options.host) is None:
+        return None
+    return _api_of(local_url(options.host, port or DEFAULT_PORT, options.api_prefix, options.tls), options)
 
 
-def _api_of(url: str, options: LaunchOptions | None) -> ApiTarget:
-    """How to reach a server of this host with what its command line tells."""
+def _model_name(options: LaunchOptions) -> str | None:
+    """What a model is called: by its alias, else by its file."""
+    name = options.alias or (Path(options.model).name if options.model is not None else None)
+    return name[:_LONGEST_NAME] if name is not None else None
+
+
+def _api_of(url: str, options: LaunchOptions | None) -> ApiTarget | None:
+    """How to reach a server of this host with what its command line tells; None where that is no address."""
+    try:
+        return _api_target(url, options)
+    except ValueError:
+        return None  # anybody may start a process of that name with any --host
+
+
+def _api_target(url: str, options: LaunchOptions | None) -> ApiTarget:
     if options is None:
         return ApiTarget(url)
     key_file = Path(options.api_key_file) if options.api_key_file is not None else None

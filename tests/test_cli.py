@@ -21,6 +21,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     """The options of each daemon that would have been started."""
     import kvexporter.daemon
 
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/kvexporter")
     options: list[RunOptions] = []
 
     def run_daemon(given: RunOptions) -> int:
@@ -34,7 +35,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
 
 def test_without_a_command_it_runs_with_the_defaults(started: list[RunOptions]) -> None:
     assert run_cli([]) == 0
-    assert started == [RunOptions()]
+    assert started == [RunOptions(storage_path=Path("/var/lib/kvexporter/kvexporter.db"))]
 
 
 @pytest.mark.parametrize("command", [[], ["run"]])
@@ -46,13 +47,25 @@ def test_run_takes_prometheus_flags_with_and_without_its_name(started: list[RunO
         "[::1]:9890",
         "--web.telemetry-path=/m",
         "--web.enable-lifecycle",
+        "--storage.path=/tmp/store.db",
         "--log.level=debug",
         "--log.format=json",
     ]
     assert run_cli([*command, *arguments]) == 0
     assert started == [
-        RunOptions(Path("/etc/k.yml"), (ListenAddress("", 9889), ListenAddress("::1", 9890)), "/m", True)
+        RunOptions(
+            Path("/etc/k.yml"),
+            (ListenAddress("", 9889), ListenAddress("::1", 9890)),
+            "/m",
+            True,
+            storage_path=Path("/tmp/store.db"),
+        )
     ]
+
+
+def test_an_empty_storage_path_keeps_nothing(started: list[RunOptions]) -> None:
+    assert run_cli(["--storage.path="]) == 0
+    assert started[0].storage_path is None
 
 
 def test_config_is_short_for_config_file(started: list[RunOptions]) -> None:
@@ -68,6 +81,7 @@ def test_config_is_short_for_config_file(started: list[RunOptions]) -> None:
             "expected host:port, [IPv6 address]:port or :port, found '9889' (see kvexporter run --help)",
         ),
         (["--web.telemetry-path=/-/x"], "expected a path such as /metrics"),
+        (["--storage.path=/tmp"], "expected a file such as /tmp/kvexporter.db, found a folder"),
         (["--log.level=loud"], "'loud' is not one of"),
         (["--nothing"], "No such option"),
         (["nothing"], "No such command 'nothing'"),
@@ -130,8 +144,18 @@ def test_config_check_says_that_a_file_is_usable(tmp_path: Path, capsys: Capture
     path.write_text("servers: [{unit: a, api_key_file: missing}]\n")
     assert run_cli(["--config.check", "--config.file", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert out == f"{path}: usable, 1 servers\n"
+    assert out == f"{path}: usable, 1 server\n"
     assert err.startswith(f"warning: {path}:1: servers[0].api_key_file: ")
+
+
+def test_config_check_says_what_is_wrong_in_both_files(tmp_path: Path, capsys: Captured) -> None:
+    for name in ("k.yml", "web.yml"):
+        (tmp_path / name).write_text("a: 1\n")
+    files = ["--config.file", str(tmp_path / "k.yml"), "--web.config.file", str(tmp_path / "web.yml")]
+    assert run_cli(["--config.check", *files]) == 2
+    err = capsys.readouterr().err
+    assert f"{tmp_path}/k.yml:1" in err
+    assert f"{tmp_path}/web.yml:1" in err
 
 
 @pytest.mark.parametrize("arguments", [["--config.check"], ["check"]])
@@ -150,10 +174,45 @@ def test_a_bad_configuration_is_said_with_its_line_and_status_2(
 
 def test_replay_prints_the_exposition_of_a_recording(capsys: Captured) -> None:
     assert run_cli(["replay", str(RECORDINGS / "b11434" / "unified_overflow")]) == 0
-    text = capsys.readouterr().out
+    text, summary = capsys.readouterr()
     assert "# TYPE llama_kv_pool_capacity_tokens gauge" in text
     assert "} 4096\n" in text
     assert "process_resident_memory_bytes" not in text
+    assert "the pool ran out: 4 requests died" in summary
+
+
+@pytest.mark.parametrize(
+    ("data", "option", "words"),
+    [
+        (b"", "--journal-export", "no llama-server line found: it is empty"),
+        (b"", "--log-file", "no llama-server line found: it is empty"),
+        (b"\x00\xff\n\x1b[", "--log-file", "no llama-server line found: is it what the server printed?"),
+        (
+            b"srv  update_slots: all slots are idle\n",
+            "--journal-export",
+            "is it a plain log? Then give it as --log-file",
+        ),
+        (b"__CURSOR=s=1\nMESSAGE=x\n\n", "--log-file", "give it as --journal-export"),
+        (b'{"__CURSOR":"s=1","MESSAGE":"x"}\n', "--journal-export", "-o export"),
+        (b'{"__CURSOR":"s=1","MESSAGE":"x"}\n', "--log-file", "-o export"),
+        (b"LPKSHHRH\0\0", "--log-file", "journalctl --file FILE"),
+        (
+            b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n_SYSTEMD_UNIT=ssh.service\n\n",
+            "--journal-export",
+            "no llama-server line found: 1 entry of ssh.service: is it the right unit",
+        ),
+    ],
+)
+def test_replaying_what_is_no_log_of_a_llama_server_says_what_it_looks_like(
+    tmp_path: Path, capsys: Captured, data: bytes, option: str, words: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(data)
+    assert run_cli(["replay", option, str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert err.count("\n") == 1
 
 
 def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
@@ -162,7 +221,8 @@ def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
         ["bash", "-c", f"'{sys.executable}' -m kvexporter replay '{recording}' | true; echo ${{PIPESTATUS[0]}}"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.stderr == ""
+    assert "Error" not in done.stderr
+    assert "Traceback" not in done.stderr
     assert done.stdout.strip() in ("0", "1")
 
 

@@ -184,6 +184,20 @@ def test_a_written_duration_reads_as_itself(milliseconds: int) -> None:
     assert written_again == pytest.approx(milliseconds / 1000)
 
 
+def test_an_address_of_one_endpoint_is_a_warning(tmp_path: Path) -> None:
+    config = load_config(
+        written(tmp_path, "servers: [{url: 'http://h:8080/metrics/'}, {url: 'http://h:8081/llama'}]\n")
+    )
+    (warning,) = config.warnings
+    assert "servers[0].url: the URL ends with /metrics" in warning
+
+
+def test_all_that_is_wrong_with_a_server_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(written(tmp_path, "servers: [{unit: a, user_unit: b, url: 'http://h:1', tls: {}}]\n"))
+    assert str(refused.value).count("\n") == 1
+
+
 KEYS = ["servers", "unit", "url", "name", "journal", "matches", "tls", "geometry", "slots", "poll_interval", "<<", "x"]
 TREES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.sampled_from(["1s", "a"])),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kvexporter.facts import JournalEntry
-from kvexporter.fleet import MAX_SERVERS, Fleet
+from kvexporter.facts import JournalEntry, UnitStarted
+from kvexporter.fleet import FORGET_SECONDS, Fleet
 from kvexporter.intake import MAX_CHILDREN
 from kvexporter.keeper import Keeper
 from kvexporter.llama import events as ev
 from kvexporter.server import Server
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.targets import Target
+from kvexporter.watched import MAX_SERVERS
 from tests.support.asking import run
 from tests.support.http_servers import until
 from tests.support.journal_files import LiveJournalFile
@@ -84,6 +86,86 @@ def test_a_journals_lines_go_to_the_servers_that_are_left_after_a_reload(tmp_pat
         server = watching.feeds[0].intake.entry(JournalEntry(1.0, IDLE.encode()))
         assert server is not None
         assert server.name == "second"
+        await watching.aclose()
+
+    run(test())
+
+
+def test_counts_of_a_journal_that_is_not_read_any_more_are_kept(tmp_path: Path) -> None:
+    async def test() -> None:
+        watching = fleet()
+        targets = in_one_journal(tmp_path, "s")
+        watching.apply(targets)
+        feed = watching.feeds[0]
+        feed.intake.line(IDLE.encode(), 1.0)
+        feed.follower.start_after(None, 2)
+        for present, gaps in ((targets, 2), ([], 2), (targets, 2)):
+            watching.apply(present)
+            assert (watching.journal_lines()["matched"], watching.journal_gaps()) == (1, gaps)
+        watching.read_journals()
+        assert watching.journal_gaps() == 2
+        await watching.aclose()
+
+    run(test())
+
+
+def test_a_configured_unit_that_is_not_there_is_down(tmp_path: Path) -> None:
+    async def test() -> None:
+        watching = fleet()
+        watching.apply(in_one_journal(tmp_path, "s"))
+        watching.feeds[0].follower.caught_up = True
+        watching.tick(10.0)
+        (server,) = watching.snapshots(10.0)
+        assert (server.up, server.state) == (False, "down")
+        await watching.aclose()
+
+    run(test())
+
+
+def test_a_unit_of_an_earlier_exporter_is_shown_as_down_for_a_while_until_it_comes_back(tmp_path: Path) -> None:
+    now = 10_000.0
+
+    async def test() -> None:
+        watching = Fleet(lambda: None, Keeper(None), lambda: now)
+        target = replace(in_one_journal(tmp_path, "llama-server")[0], configured=False)
+        watching.show_down([target])
+        watching.apply([])
+        (server,) = watching.snapshots(now)
+        assert (server.name, server.up, server.state) == ("llama-server", False, "down")
+        pass_time(FORGET_SECONDS / 2)
+        # Its unit is started again and again, and never long enough to be found.
+        watching.feeds[0].intake.entry(JournalEntry(now, b"", unit_event=UnitStarted()))
+        watching.apply([])
+        assert len(watching.watched) == 1
+        pass_time(FORGET_SECONDS)
+        watching.apply([])
+        assert len(watching.watched) == 0
+        await watching.aclose()
+
+    def pass_time(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    run(test())
+
+
+def test_an_address_that_only_the_log_tells_is_taken_from_it_and_kept(tmp_path: Path) -> None:
+    async def test() -> None:
+        watching = fleet()
+        (target,) = in_one_journal(tmp_path, "s")
+        watching.apply([target])
+        with LiveJournalFile(tmp_path) as journal:
+            journal.write("srv  llama_server: listening on http://127.0.0.1:9")
+
+            def addressed() -> bool:
+                watching.read_journals()
+                return watching.watched["s"].target.api is not None
+
+            await until(addressed)
+        watching.apply([target])
+        api = watching.watched["s"].target.api
+        assert api is not None
+        assert api.base_url == "http://127.0.0.1:9"
         await watching.aclose()
 
     run(test())

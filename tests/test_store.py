@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -160,6 +161,30 @@ def test_a_second_exporter_on_the_same_store_is_refused(tmp_path: Path) -> None:
     assert refused.value.final
     store.close()
     Store(tmp_path / "k.db").close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_its_files_are_their_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    folder = tmp_path / "new"
+    before = os.umask(umask)
+    try:
+        store = Store(folder / "k.db")
+        store.commit(batch())
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()} == dict.fromkeys(
+            ("k.db", "k.db.lock", "k.db-wal", "k.db-shm"), 0o600
+        )
+        store.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_file_of_an_earlier_version_becomes_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "k.db"
+    Store(path).close()
+    path.chmod(0o644)
+    Store(path).close()
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_place_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:

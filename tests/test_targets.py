@@ -6,8 +6,9 @@ from pathlib import Path
 
 from kvexporter.config import Config, GeometryConfig, ServerConfig
 from kvexporter.facts import FoundProcess
-from kvexporter.snapshot import Geometry
-from kvexporter.targets import Target, plan_targets
+from kvexporter.pool_geometry import Geometry
+from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.targets import Target, gone_targets, plan_targets, with_address
 
 
 def process(
@@ -18,6 +19,7 @@ def process(
     ports: tuple[int, ...] = (),
     container: str | None = None,
     user_unit: bool = False,
+    readable: bool = True,
 ) -> FoundProcess:
     return FoundProcess(
         pid=pid,
@@ -28,6 +30,7 @@ def process(
         container=container,
         parent=parent,
         listen_ports=ports,
+        environment_readable=readable,
     )
 
 
@@ -63,6 +66,24 @@ def test_the_port_is_what_it_listens_on_when_the_command_line_does_not_tell_it()
     assert [url(t) for t in plan(process(1)).values()] == ["http://127.0.0.1:8080"]
 
 
+def test_a_port_that_an_unreadable_environment_may_name_is_not_guessed() -> None:
+    found = process(7, unit="llama.service", readable=False)
+    (target,) = plan(found).values()
+    assert (target.name, target.port, target.api) == ("llama", None, None)
+    assert url(with_address(target, "0.0.0.0", 9001)) == "http://127.0.0.1:9001"
+
+    assert set(plan(process(7, readable=False))) == {"llama-server:7"}
+    assert url(plan(process(7, ports=(9002,), readable=False))["127.0.0.1:9002"]) == "http://127.0.0.1:9002"
+
+
+def test_a_configured_address_takes_the_only_process_whose_port_cannot_be_known() -> None:
+    config = Config(servers=(ServerConfig(name="main", url="http://127.0.0.1:8080"),))
+    (target,) = plan(process(1, readable=False), config=config).values()
+    assert target.process is not None
+    (target,) = plan(process(1, readable=False), process(2, readable=False), config=config).values()
+    assert target.process is None
+
+
 def test_a_prefix_and_tls_of_the_command_line_are_in_the_address() -> None:
     found = process(
         1, "-m", "m", "--api-prefix", "/llama", "--ssl-cert-file", "c", "--ssl-key-file", "k", "--port", "443"
@@ -86,10 +107,41 @@ def test_a_routers_children_are_servers_named_after_it_whose_lines_come_in_its_l
         process(1, "--models-dir", "/m", "--port", "8080", unit="llama.service"),
         process(2, "-m", "a.gguf", "--port", "37723", unit="llama.service", parent=1),
     )
-    child = targets["llama:37723"]
+    child = targets["llama:a.gguf"]
     assert child.child_of == "llama"
     assert child.selection is None
     assert url(child) == "http://127.0.0.1:37723"
+
+
+def test_a_routers_children_are_named_for_their_models_whatever_their_ports() -> None:
+    router = process(1, "--models-dir", "/m", "--port", "8080", unit="llama.service")
+    child = process(2, "--port", "37723", "--alias", "org/qwen:Q4", "--model", "/m/q.gguf", parent=1)
+    same = process(3, "--port", "37724", "--alias", "org/qwen:Q4", "--model", "/m/q.gguf", parent=1)
+    assert set(plan(router, child)) == {"llama", "llama:org/qwen:Q4"}
+    assert set(plan(router, child, same)) == {"llama", "llama:org/qwen:Q4", "llama:org/qwen:Q4:37724"}
+
+
+def test_units_of_an_earlier_exporter_are_known_as_the_servers_it_had_found_there() -> None:
+    def unit(name: str, directory: str | None = None) -> JournalSelection:
+        return JournalSelection(unit=name, directory=directory)
+
+    stored = [
+        (unit("llama.service"), ["llama", "llama:a.gguf"]),
+        (unit("configured.service"), ["main"]),
+        (unit("elsewhere.service", directory="/copy"), ["elsewhere"]),
+        (JournalSelection(matches=({"CONTAINER_ID_FULL": "abc"},)), ["127.0.0.1:8080"]),
+    ]
+    found = {t.name: t for t in gone_targets(Config(), stored)}
+    assert set(found) == {"llama"}
+    assert found["llama"].selection == unit("llama.service")
+    assert gone_targets(Config(servers=(ServerConfig(name="s", url="http://x"),)), stored) == []
+    # What is found there later is the same server.
+    (again,) = plan(process(1, "-m", "m", "--port", "9001", unit="llama.service")).values()
+    assert (again.unit, again.selection, again.poll_interval) == (
+        found["llama"].unit,
+        found["llama"].selection,
+        found["llama"].poll_interval,
+    )
 
 
 def test_two_servers_of_one_unit_have_two_names() -> None:

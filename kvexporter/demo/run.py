@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -128,6 +129,8 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
+                # What the exporter keeps between runs must be neither the user's nor kept.
+                env={**os.environ, "STATE_DIRECTORY": str(log.parent)},
                 start_new_session=True,
             )
         self._copier: threading.Thread | None = None

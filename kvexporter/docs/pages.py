@@ -106,7 +106,7 @@ def cli_page() -> str:
         "Exit status: 0 all well, 1 something was found or failed, 2 the command line or the configuration cannot be "
         "used. Errors are one line each on stderr.",
     ]
-    for name in ("run", "check", "replay"):
+    for name in ("run", "check", "replay", "demo"):
         command = commands.commands[name]
         arguments = [p.make_metavar(click.Context(command)) for p in command.params if isinstance(p, click.Argument)]
         parts += [f"## `{' '.join(['kvexporter', name, *arguments])}`", _paragraphs(command.help or "")]

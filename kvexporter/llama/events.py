@@ -44,6 +44,14 @@ class Listening(Struct, frozen=True, gc=False):
     router: bool = False
 
 
+class ChildStarting(Struct, frozen=True, gc=False):
+    """A router starts a process for a model, whose lines it will prefix with this port."""
+
+    name: str
+    """The model's, as clients ask for it."""
+    port: int
+
+
 class Stopping(Struct, frozen=True, gc=False):
     """The server is shutting down by itself (`cleaning up before exit`)."""
 
@@ -342,6 +350,7 @@ Event = (
     | ModelLoading
     | ModelLoaded
     | Listening
+    | ChildStarting
     | Stopping
     | Sleeping
     | Waking

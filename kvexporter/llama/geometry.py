@@ -8,7 +8,7 @@ and by the model's training context, which changes nothing of the buffer.
 from __future__ import annotations
 
 from kvexporter.llama.launch import LaunchOptions
-from kvexporter.snapshot import Geometry
+from kvexporter.pool_geometry import Geometry
 
 _CELLS = 256
 _OLD_DEFAULT_CONTEXT = 4096

@@ -130,22 +130,6 @@ def _special_line(raw: bytes) -> LogLine | None:
     return LogLine(event, mentions, None if port is None else int(port))
 
 
-def may_matter(raw: bytes) -> bool:
-    """Whether `parse_line` may find something in this line: True for every line in which it does.
-
-    For sources that can save themselves the reading of a line's other fields.
-    """
-    if len(raw) > LINE_LIMIT:
-        return CONTEXT_ERROR in raw
-    return (
-        _match(raw) is not None
-        or raw.find(CONTEXT_ERROR) >= 0
-        or _ESCAPE in raw
-        or _NUL in raw
-        or _other_form_starts(raw) is not None
-    )
-
-
 def _event(m: re.Match[bytes]) -> Event | None:
     index = m.lastindex or 0  # never 0: every alternative is a group
     return _BUILDS[index](m, index)

@@ -6,6 +6,7 @@ from kvexporter.llama.events import (
     AutoParallel,
     CappedToPerSlot,
     CappedToTraining,
+    ChildStarting,
     ContextSize,
     Event,
     KvCacheSize,
@@ -57,6 +58,11 @@ def _listening(m: Match, i: int) -> Event | None:
 
 def _router_listening(m: Match, i: int) -> Event | None:
     return listening(m[i + 1], m[i + 2], router=True)
+
+
+def _child_starting(m: Match, i: int) -> Event | None:
+    name, port = text(m[i + 1]), int(m[i + 2])
+    return ChildStarting(name, port) if 0 < port < 65536 else None
 
 
 def _verbosity(m: Match, i: int) -> Event:
@@ -134,6 +140,7 @@ STARTUP_RULES = (
     rule(rb"model loaded<end>", lambda m, i: ModelLoaded()),
     rule(_LISTENING, _listening),
     rule(rb"server is " + _LISTENING, _listening),
+    rule(rb"spawning server instance with name=([^\n]{1,800}) on port (\d{1,5})<end>", _child_starting),
     rule(rb"router server is " + _LISTENING, _router_listening),
     rule(rb"HTTP server is listening, hostname: ([^,\s]{1,255}), port: (\d{1,5})<fields>", _listening),
     rule(rb"entering sleeping state<end>", lambda m, i: Sleeping()),

@@ -122,7 +122,7 @@ def parse_props(body: bytes) -> Props:
         slot_context=number(settings.n_ctx) or None,
         # A router names itself where a server names its model.
         model=None if router else model,
-        build=text(props.build_info, limit=128),
+        build=_build(props.build_info),
         sleeping=flag(props.is_sleeping),
         endpoint_slots=flag(props.endpoint_slots),
         endpoint_metrics=flag(props.endpoint_metrics),
@@ -177,6 +177,12 @@ def _model_contexts(raw: msgspec.Raw) -> tuple[int | None, int | None]:
     except UNREADABLE:
         return None, None
     return number(meta.n_ctx) or None, number(meta.n_ctx_train) or None
+
+
+def _build(raw: msgspec.Raw) -> str | None:
+    """The build; one made outside of a git checkout knows neither its number nor its commit."""
+    build = text(raw, limit=128)
+    return None if build == "b0-unknown" else build
 
 
 def _alias(props: _Props) -> str | None:

@@ -170,7 +170,9 @@ REQUESTS = MetricSection(
         histogram(
             "llama_request_prompt_tokens",
             lambda server: server.request_prompt_tokens,
-            "Size of each request's whole prompt, whether read or taken from cache.",
+            "Size of each request's whole prompt, whether read or taken from cache, counted when the request ends. "
+            "Newer builds (b10434 is one) tell it with a finished answer only: there, requests that died or were given "
+            "up are not in it.",
             unit="tokens",
             source=_LOG,
             absent=_NO_LOG,

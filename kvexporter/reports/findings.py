@@ -30,12 +30,12 @@ def format_findings(findings: Sequence[Finding]) -> str:
     """Print the findings by subject, in the order in which the subjects come first, with a summary at the end."""
     lines: list[str] = []
     for subject in dict.fromkeys(finding.subject for finding in findings):
-        lines.append(_printable(subject))
+        lines.append(printable(subject))
         for finding in findings:
             if finding.subject == subject:
-                lines.append(f"  {finding.level:<8} {_printable(finding.text)}")
+                lines.append(f"  {finding.level:<8} {printable(finding.text)}")
                 if finding.remedy:
-                    lines.append(f"{'':<10} → {_printable(finding.remedy)}")
+                    lines.append(f"{'':<10} → {printable(finding.remedy)}")
         lines.append("")
     problems, warnings = (sum(f.level == level for f in findings) for level in ("problem", "warning"))
     lines.append(f"{_number(problems, 'problem')}, {_number(warnings, 'warning')}")
@@ -46,6 +46,6 @@ def _number(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Keep control characters of process and unit names away from the terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)

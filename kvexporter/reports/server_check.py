@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from kvexporter.facts import Endpoint, PollReason
+from kvexporter.geometry import PoolShape
+from kvexporter.llama.model_shape import ModelShape
 from kvexporter.llama.props import Props
 from kvexporter.reports.findings import Finding, Level
+from kvexporter.reports.pool_words import pool_words
 from kvexporter.sources.journal_health import JournalHealth
 from kvexporter.sources.llama_api import ApiAnswer
 from kvexporter.targets import Target
+
+_LOOPBACK = ("localhost", "127.", "::1", "0.0.0.0", "::")  # noqa: S104  (compared, not bound)
 
 LAUNCH_VERBOSITY = 3
 """Below it a server logs neither launches nor releases."""
@@ -26,6 +32,8 @@ class ServerFacts:
     answers: Mapping[Endpoint, ApiAnswer] = field(default_factory=dict)
     props: Props | None = None
     """None: not asked, not answered, or not understood."""
+    shape: tuple[ModelShape | None, str | None] = (None, None)
+    """What the header of its model's file tells, or why it does not; neither where no file is known."""
 
 
 _REASONS: dict[PollReason, tuple[str, str]] = {
@@ -48,12 +56,35 @@ _REASONS: dict[PollReason, tuple[str, str]] = {
 }
 
 
-def server_findings(facts: ServerFacts) -> list[Finding]:
-    """Say what of a server can be read, what not, and what to do."""
-    name = facts.target.name
+def common_findings(servers: Sequence[ServerFacts]) -> tuple[list[Finding], frozenset[str]]:
+    """What stands in the way of several servers' logs alike: said once; and those texts, not to be said again."""
+    levels: dict[str, list[Level]] = {}
+    for facts in servers:
+        if facts.journal is not None:
+            for text in facts.journal.problems:
+                levels.setdefault(text, []).append("problem")
+            for text in facts.journal.notes:
+                levels.setdefault(text, []).append("warning")
+    common = {text: "problem" if "problem" in found else "warning" for text, found in levels.items() if len(found) > 1}
     return [
-        Finding(level, name, text, remedy) for part in (_process, _journal, _api) for level, text, remedy in part(facts)
-    ]
+        Finding(
+            "problem" if level == "problem" else "warning",
+            _part(text),
+            f"{text} (the logs of {len(levels[text])} servers)",
+        )
+        for text, level in common.items()
+    ], frozenset(common)
+
+
+def _part(text: str) -> str:
+    return "permissions" if text.startswith("no permission") else "journal"
+
+
+def server_findings(facts: ServerFacts, told: Collection[str] = ()) -> list[Finding]:
+    """Say what of a server can be read, what not, and what to do. `told`: what was said for all servers together."""
+    name = facts.target.name
+    parts = (_process(facts), _journal(facts, told), _api(facts), _pool(facts))
+    return [Finding(level, name, text, remedy) for part in parts for level, text, remedy in part]
 
 
 _Lines = Iterator[tuple[Level, str, str]]
@@ -83,7 +114,7 @@ def _log_is_read(facts: ServerFacts) -> bool:
     return facts.journal is not None and facts.journal.ok
 
 
-def _journal(facts: ServerFacts) -> _Lines:
+def _journal(facts: ServerFacts, told: Collection[str]) -> _Lines:
     target = facts.target
     if target.child_of is not None:
         yield "ok", f"its log is part of {target.child_of}'s, the router that started it", ""
@@ -92,14 +123,27 @@ def _journal(facts: ServerFacts) -> _Lines:
         yield (
             "warning",
             "its log is not in a journal: requests that died for want of context are not counted",
-            "run it as a systemd service, or name its entries with journal.matches",
+            "run kvexporter on the server's own host"
+            if _elsewhere(target)
+            else "run it as a systemd service, or name its entries with journal.matches",
         )
         return
     for problem in facts.journal.problems:
-        yield "problem", f"its log: {problem}", ""
+        if problem in told:
+            yield "warning", f"its log cannot be read: see {_part(problem)}", ""
+        else:
+            yield "problem", f"its log: {problem}", ""
     for note in facts.journal.notes:
-        yield "warning", f"its log: {note}", ""
-    if facts.journal.ok and facts.journal.has_entries:
+        if note not in told:
+            yield "warning", f"its log: {note}", ""
+    if facts.journal.ok and facts.journal.has_entries and facts.journal.has_own_entries is False:
+        yield (
+            "problem",
+            f"the journal has what systemd says of {target.selection}, but nothing of llama-server itself: requests "
+            "that died for want of context are not counted",
+            "have it log to the journal: without StandardOutput=, --log-file and --log-disable",
+        )
+    elif facts.journal.ok and facts.journal.has_entries:
         yield "ok", f"its log can be read ({target.selection})", ""
     verbosity = target.options.verbosity if target.options is not None else None
     if verbosity is not None and verbosity < LAUNCH_VERBOSITY:
@@ -122,6 +166,8 @@ def _api(facts: ServerFacts) -> _Lines:
         return
     if health.reason is not None and health.reason != "loading":
         text, remedy = _REASONS[health.reason]
+        if health.reason == "refused" and _elsewhere(target):
+            remedy = "start it with --host: by default it listens on its own host only; or correct its url"
         yield "problem", f"{where} {text}{_detail(health)}", remedy
         return
     yield "ok", f"{where} {'is loading its model' if health.reason else 'answers'}", ""
@@ -131,8 +177,39 @@ def _api(facts: ServerFacts) -> _Lines:
         yield from _endpoints(facts)
 
 
+def _elsewhere(target: Target) -> bool:
+    """The server seems to run on another host."""
+    if target.process is not None or target.unit is not None or target.api is None:
+        return False
+    return not (urlsplit(target.api.base_url).hostname or "").startswith(_LOOPBACK)
+
+
+def _pool(facts: ServerFacts) -> _Lines:
+    """How its pool is cut, by its command line and what it answers."""
+    target, props = facts.target, facts.props
+    if (target.options is not None and target.options.router) or (props is not None and props.router):
+        return
+    shape = PoolShape(target.geometry)
+    shape.options = target.options
+    if props is not None:
+        shape.api(props.total_slots, props.slot_context)
+    words = pool_words(shape.geometry())
+    if words is not None:
+        # The model's training context may cap the slots: without an answer it is not known.
+        source = "" if props is not None else "as it was started: "
+        yield "warning" if words.overcommitted else "ok", f"{source}{words.text}", words.remedy
+
+
 def _endpoints(facts: ServerFacts) -> _Lines:
     offers = facts.props
+    refused = _offered(facts, "props", None)
+    if refused in ("unsupported", "loading"):
+        refused = None
+    if refused is not None:
+        text, remedy = _REASONS[refused]
+        yield "problem", f"/props {text}{_detail(facts.answers['props'])}", remedy
+    elif facts.target.options is not None and facts.target.options.api_key and _sends_no_key(facts):
+        yield "problem", "it was started with an API key, and none is sent", _REASONS["unauthorized"][1]
     slots = _offered(facts, "slots", offers.endpoint_slots if offers is not None else None)
     if slots == "unsupported":
         yield (
@@ -140,7 +217,7 @@ def _endpoints(facts: ServerFacts) -> _Lines:
             "it does not offer /slots: between the lines of its log the slots' tokens are estimates",
             "start it without --no-slots (older builds: with --slots)",
         )
-    elif slots is not None:
+    elif slots is not None and slots != refused:
         text, remedy = _REASONS[slots]
         yield "problem", f"/slots {text}", remedy
     metrics = _offered(facts, "metrics", offers.endpoint_metrics if offers is not None else None)
@@ -161,6 +238,12 @@ def _endpoints(facts: ServerFacts) -> _Lines:
             "it may have been started with --sleep-idle-seconds, so it is asked for its slots only while it works",
             "say may_sleep: false in the configuration if it never sleeps",
         )
+
+
+def _sends_no_key(facts: ServerFacts) -> bool:
+    """Nor has the server been asked for its slots, which would have told what it thinks of that."""
+    api = facts.target.api
+    return api is not None and api.api_key_file is None and "slots" not in facts.answers
 
 
 def _offered(facts: ServerFacts, endpoint: Endpoint, told: bool | None) -> PollReason | None:

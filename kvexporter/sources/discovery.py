@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,10 @@ COMM = "llama-server"
 _PROGRAM = re.compile(r"llama-server(?:[-._].*)?")
 _SCRIPT = re.compile(r".*\.(?:sh|bash|py|pl|rb|js|lua)")
 _INTERPRETER = re.compile(r"(?:ba|da|z|k|fi|a)?sh|busybox|env|python[\d.]*|perl|ruby|node|lua[\d.]*")
+
+_MODEL_OPTIONS = frozenset({"-m", "--model"})
+_SERVER_OPTIONS = frozenset({"--port", "--host", "--slots", "--metrics", "-np", "--parallel"})
+MOST_LOOKALIKES = 10
 
 MAX_BYTES = 1 << 18
 """Read of a command line or an environment; the kernel allows more, llama-server's are far below."""
@@ -47,6 +52,23 @@ def describe(pid: int, proc: str = "/proc") -> FoundProcess | None:
     if not arguments or _INTERPRETER.fullmatch(_executable(folder)) or _INTERPRETER.fullmatch(Path(arguments[0]).name):
         return None
     return _read_process(proc, pid, arguments)
+
+
+def lookalikes(proc: str = "/proc", known: Collection[int] = ()) -> list[tuple[int, str]]:
+    """Processes (number, program) that serve a GGUF model by their command line, and have another name.
+
+    They may be a renamed llama-server. Those in `known` are left out.
+    """
+    found = []
+    for pid in _pids(proc):
+        arguments = _strings(_read(f"{proc}/{pid}/cmdline")) if pid not in known else ()
+        if len(arguments) < 3 or _INTERPRETER.fullmatch(Path(arguments[0]).name):
+            continue
+        options = {argument.partition("=")[0] for argument in arguments[1:]}
+        model = any(argument.endswith(".gguf") for argument in arguments[1:]) and options & _MODEL_OPTIONS
+        if model and options & _SERVER_OPTIONS and _look_at(proc, pid) is None:
+            found.append((pid, Path(arguments[0]).name))
+    return found[:MOST_LOOKALIKES]
 
 
 def hidden_processes(proc: str = "/proc") -> str | None:

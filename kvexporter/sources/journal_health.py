@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvexporter.sources.journal_folders import ROOTS, JournalFile, journal_files, journal_folders, journal_namespaces
@@ -28,6 +28,8 @@ class JournalHealth:
     """Readable journal files."""
     has_entries: bool | None = None
     """Whether the selection has any entry; None when that could not be looked up."""
+    has_own_entries: bool | None = None
+    """Whether the unit's own processes wrote any; None when that was not or could not be looked up."""
 
     @property
     def ok(self) -> bool:
@@ -62,8 +64,13 @@ def journal_health(selection: JournalSelection, roots: tuple[str, ...] = ROOTS) 
     elif not files:
         notes.append(f"there are no journal files in {' and '.join(folders)} yet")
     if not problems and not entries:
-        notes.append(_why_empty(selection, roots))
+        notes += _why_empty(selection, roots, any_files=bool(files))
     return JournalHealth(tuple(problems), tuple(notes), readable, entries)
+
+
+def with_own_entries(health: JournalHealth, selection: JournalSelection) -> JournalHealth:
+    """Look also whether the unit's own processes wrote any of the entries, and not only systemd about it."""
+    return replace(health, has_own_entries=_look(selection.of_its_processes)[1] if health.has_entries else False)
 
 
 def _hides_system(file: JournalFile) -> bool:
@@ -89,13 +96,16 @@ def _look(selection: JournalSelection) -> tuple[int, bool | None]:
     return used, entries
 
 
-def _why_empty(selection: JournalSelection, roots: tuple[str, ...]) -> str:
-    text = f"the journal has no entries of {selection}"
-    if selection.about is not None:
-        text += ": if the unit has run, does it log elsewhere (StandardOutput=, --log-file)?"
+def _why_empty(selection: JournalSelection, roots: tuple[str, ...], *, any_files: bool) -> list[str]:
+    """Why there are no entries; where there are no files at all, that has been said."""
+    notes = []
+    if any_files:
+        text = f"the journal has no entries of {selection}"
+        if selection.about is not None:
+            text += ": if the unit has run, does it log elsewhere (StandardOutput=, --log-file)?"
+        notes.append(text)
     namespaces = journal_namespaces(roots) if selection.namespace is None and selection.directory is None else ()
     if namespaces:
-        text += (
-            f" Journal namespaces exist ({', '.join(namespaces)}): with LogNamespace= in the unit, name it (namespace:)"
-        )
-    return text
+        names = ", ".join(namespaces)
+        notes.append(f"journal namespaces exist ({names}): with LogNamespace= in the unit, name it (namespace:)")
+    return notes

@@ -98,6 +98,14 @@ class JournalSelection:
             return user_unit_groups(full_unit_name(self.user_unit), self.uid)
         return tuple(tuple(group.items()) for group in self.matches)
 
+    @property
+    def of_its_processes(self) -> JournalSelection:
+        """What the unit's own processes wrote, without what systemd says about it; itself where it is no unit's."""
+        if self.about is None:
+            return self
+        own = {"_SYSTEMD_UNIT" if self.unit is not None else "_SYSTEMD_USER_UNIT": self.about}
+        return JournalSelection(matches=(own,), directory=self.directory, namespace=self.namespace)
+
     def __str__(self) -> str:
         what = self.about or " or ".join("+".join(f"{k}={v}" for k, v in group.items()) for group in self.matches)
         where = self.directory or (f"namespace {self.namespace}" if self.namespace else "")

@@ -156,7 +156,11 @@ class LlamaApi:
             (b"User-Agent", b"kvexporter/" + __version__.encode()),
         ]
         if self._key is not None:
-            headers.append((b"Authorization", b"Bearer " + self._key.read()))
+            try:
+                headers.append((b"Authorization", b"Bearer " + self._key.read()))
+            except AccessError:
+                if endpoint != "health":  # which needs no key
+                    raise
         watch = _ConnectionWatch()
         extensions: dict[str, Any] = {"trace": watch.trace}
         if self.target.tls_server_name is not None:

@@ -68,17 +68,6 @@ def _answers(poll: dict[str, Any]) -> list[RecordedAnswer]:
     return found
 
 
-def read_endpoints(path: Path, at: float) -> Iterator[RecordedAnswer]:
-    """Read the answers of every endpoint, taken at the recording's end."""
-    try:
-        answers = json.loads(path.read_bytes())
-        for name, answer in answers.items():
-            if name in _ENDPOINTS:
-                yield RecordedAnswer(at, at, _ENDPOINTS[name], _status(answer), _body(answer.get("body")))
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise RecordingError(f"{path}: not recorded endpoints: {error}") from None
-
-
 def read_arguments(path: Path) -> tuple[str, ...]:
     """Read the server's command line from a recording's `requests.json`."""
     try:

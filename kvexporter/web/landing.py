@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import UTC, datetime
 from html import escape
 
 import kvexporter
-from kvexporter.snapshot import ExporterSnapshot, ServerSnapshot
+from kvexporter.incident_words import counted
+from kvexporter.snapshot import Cause, ExporterSnapshot, ServerSnapshot
 
 _STYLE = (
     "body{font-family:sans-serif;margin:2em;max-width:70em}"
@@ -19,7 +21,11 @@ STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest(
 """For the content security policy: only this style is used."""
 
 _UNKNOWN = "unknown"
-_COLUMNS = ("Server", "Unit", "Model", "State", "Pool", "Overcommit", "Fill", "Context errors")
+_COLUMNS = (
+    *("Server", "Unit", "Model", "State"),
+    *("Pool", "Overcommit", "Fill", "Peak of the last minute"),
+    *("Died of a full pool", "Died of their own slot's limit", "The pool last ran out"),
+)
 
 
 def landing_page(snapshot: ExporterSnapshot, telemetry_path: str) -> str:
@@ -42,17 +48,46 @@ _NO_SERVERS = "No llama-server has been found. <code>kvexporter check</code> on 
 
 def _row(server: ServerSnapshot) -> str:
     geometry = server.geometry
-    fill = server.pool.fill_ratio if server.pool is not None else None
-    errors = sum(server.counters.incidents.values()) if server.has_log else None
+    pool = server.pool
     texts = (server.name, server.unit or "", server.model or _UNKNOWN, server.state or _UNKNOWN)
     numbers = (
         f"{geometry.capacity:,} tokens" if geometry.capacity is not None else _UNKNOWN,
         f"{geometry.overcommit_ratio:.2f}" if geometry.overcommit_ratio is not None else _UNKNOWN,
-        f"{fill:.1%}" if fill is not None else _UNKNOWN,
-        str(errors) if errors is not None else _UNKNOWN,
+        _ratio(pool.fill_ratio if pool is not None else None),
+        _ratio(pool.fill_peak_ratio if pool is not None else None),
+        _died(server, "pool"),
+        _died(server, "slot"),
     )
     cells = [f"<td>{_shown(text)}</td>" for text in texts] + [f"<td class=n>{text}</td>" for text in numbers]
-    return f"<tr>{''.join(cells)}</tr>"
+    return f"<tr>{''.join(cells)}<td>{_last_incident(server)}</td></tr>"
+
+
+def _ratio(ratio: float | None) -> str:
+    return _UNKNOWN if ratio is None else f"{ratio:.1%}"
+
+
+def _died(server: ServerSnapshot, cause: Cause) -> str:
+    """Requests, and in how many incidents; unknown without a log."""
+    if not server.has_log:
+        return _UNKNOWN
+    requests = counted(server.counters.requests_failed.get(cause, 0), "request")
+    incidents = server.counters.incidents.get(cause, 0)
+    return f"{requests} in {counted(incidents, 'incident')}" if incidents else requests
+
+
+def _last_incident(server: ServerSnapshot) -> str:
+    """When the pool last ran out and who held most of it."""
+    if not server.has_log:
+        return _UNKNOWN
+    incident = server.last_incident
+    if incident is None:
+        return "not yet"
+    text = datetime.fromtimestamp(incident.ended, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    biggest = next((slot for slot in incident.slots if slot.slot == incident.biggest_slot), None)
+    if biggest is None or biggest.tokens is None:
+        return text
+    share = "" if biggest.share is None else f" ({biggest.share:.1%})"
+    return f"{text}: slot {biggest.slot} held most, {biggest.tokens:,} tokens{share}"
 
 
 def _shown(text: str) -> str:

@@ -68,7 +68,7 @@ def _open(address: ListenAddress) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it. Without it an answer's last packet waits for the client's delayed acknowledgement: 40 ms.
+        # Connections inherit it. Else an answer's last packet waits for the client's delayed acknowledgement: 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             # Only `:port` means both protocols; `[::]:port` beside `0.0.0.0:port` must be possible.

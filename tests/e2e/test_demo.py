@@ -80,9 +80,9 @@ def test_without_journal_remote_the_host_s_own_journal_carries_the_story() -> No
         "import sys\n"
         "from pathlib import Path\n"
         "import kvexporter.demo.journal_writer as writer\n"
-        "from kvexporter.demo.__main__ import main\n"
+        "from kvexporter.cli import run_cli\n"
         "writer.JOURNAL_REMOTE = Path('/nonexistent')\n"
-        f"sys.exit(main(['--once', '--speed', '60', '--port', '{free_port()}']))\n"
+        f"sys.exit(run_cli(['demo', '--once', '--speed', '60', '--port', '{free_port()}']))\n"
     )
     with RealSystemd(binds=installed_tree()) as host:
         host.write("/tmp/demo.py", script)

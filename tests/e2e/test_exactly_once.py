@@ -25,6 +25,7 @@ from tests.support.exporter import Exporter
 from tests.support.journal_files import LiveJournalFile
 from tests.support.livejournald import LiveJournald
 from tests.support.paths import wait_for
+from tests.support.scrape import Scrape
 
 KILLS = int(os.environ.get("KVEXPORTER_KILLS", "12"))
 RATE = 2000.0
@@ -52,6 +53,14 @@ def journal(tmp_path: Path) -> Iterator[LiveJournalFile]:
         yield growing
 
 
+def check(exporter: Exporter, expected: Counter[Series], *, gaps: int = 0) -> Scrape:
+    """Wait until all is counted, and demand that it is counted rightly."""
+    try:
+        return wait_counted(exporter.scrape, expected, gaps=gaps)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\nthe exporter's log:\n{exporter.log()}") from None
+
+
 def kill_and_restart(exporter: Exporter, moments: random.Random) -> None:
     """One life: killed while it starts, while it catches up or while it follows."""
     time.sleep(moments.choice((0.3, 0.8, 2.5)) * moments.random())
@@ -65,7 +74,7 @@ def test_counts_are_exact_after_kills_at_random_moments(journal: LiveJournalFile
             for _ in range(KILLS):
                 kill_and_restart(exporter, moments)
         exporter.wait_ready(60)
-        wait_counted(exporter.scrape, writer.expected)
+        check(exporter, writer.expected)
     assert writer.lines > KILLS * 100
 
 
@@ -92,7 +101,7 @@ def test_counts_are_exact_while_journald_rotates_and_read_files_are_vacuumed(mom
                         )
                         journald.journalctl("--vacuum-files=8")
             exporter.wait_ready(60)
-            wait_counted(exporter.scrape, writer.expected)
+            check(exporter, writer.expected)
 
 
 def store_position(store: Path) -> str | None:
@@ -157,7 +166,7 @@ def test_counts_are_exact_when_the_disk_is_full_in_between(
                 )
                 kill_and_restart(exporter, moments)
             exporter.wait_ready(60)
-            wait_counted(exporter.scrape, writer.expected)
+            check(exporter, writer.expected)
             said = exporter.log()
         lives = said.count('msg="kvexporter ')
         assert 1 <= said.count("the store cannot be written") <= lives
@@ -199,7 +208,7 @@ def test_an_exporter_that_was_down_for_a_day_catches_up_over_the_servers_restart
     # At the first start the current invocation alone counts, from its first line.
     past.expected = count(runs()[-1])
     with Exporter(config(journal.directory)) as exporter:
-        wait_counted(exporter.scrape, past.expected)
+        check(exporter, past.expected)
         assert exporter.stop() == 0
         for _ in range(20):
             past.at += DAY / 25
@@ -207,7 +216,7 @@ def test_an_exporter_that_was_down_for_a_day_catches_up_over_the_servers_restart
                 past.write(run)
         exporter.launch()
         exporter.wait_ready(60)
-        wait_counted(exporter.scrape, past.expected)
+        check(exporter, past.expected)
 
 
 def test_a_vacuum_past_the_position_while_the_exporter_was_down_is_one_gap_and_is_said(moments: random.Random) -> None:
@@ -221,7 +230,7 @@ def test_a_vacuum_past_the_position_while_the_exporter_was_down_is_one_gap_and_i
             for run in runs():
                 write(run)
             read = sum((count(run) for run in runs()), Counter[Series]())
-            wait_counted(exporter.scrape, read)
+            check(exporter, read)
             assert exporter.stop() == 0
             write(runs()[0])  # never read
             journald.journalctl("--sync")
@@ -231,7 +240,7 @@ def test_a_vacuum_past_the_position_while_the_exporter_was_down_is_one_gap_and_i
                 write(run)
             exporter.launch()
             exporter.wait_ready(60)
-            shown = wait_counted(exporter.scrape, read + read, gaps=1)
+            shown = check(exporter, read + read, gaps=1)
             said = "the last entry read is gone: counts from it are lower bounds from now on"
             assert exporter.log().count(said) == 1
             assert shown.value("kvexporter_journal_gaps_total") == 1
@@ -239,7 +248,7 @@ def test_a_vacuum_past_the_position_while_the_exporter_was_down_is_one_gap_and_i
             assert exporter.stop() == 0
             exporter.launch()
             exporter.wait_ready(60)
-            wait_counted(exporter.scrape, read + read, gaps=1)
+            check(exporter, read + read, gaps=1)
 
 
 def test_a_store_that_cannot_be_read_is_set_aside_and_all_that_the_journal_holds_is_counted(
@@ -249,7 +258,7 @@ def test_a_store_that_cannot_be_read_is_set_aside_and_all_that_the_journal_holds
     with Exporter(config(journal.directory)) as exporter:
         for run in runs():
             past.write(run)
-        wait_counted(exporter.scrape, past.expected)
+        check(exporter, past.expected)
         assert exporter.stop() == 0
         exporter.store_file.write_bytes(b"no database" * 1000)
 
@@ -259,7 +268,7 @@ def test_a_store_that_cannot_be_read_is_set_aside_and_all_that_the_journal_holds
         exporter.launch()
         exporter.wait_ready(60)
 
-        wait_counted(exporter.scrape, past.expected)
+        check(exporter, past.expected)
         (kept,) = exporter.store_file.parent.glob("kvexporter.db.corrupt-*")
         assert kept.read_bytes() == b"no database" * 1000
         assert f"it is kept as {kept.name}" in exporter.log()
@@ -299,4 +308,4 @@ def test_a_changed_configuration_of_a_server_leaves_its_counts_alone(journal: Li
                 exporter.config_file.write_text(text)
                 os.kill(exporter.pid, signal.SIGHUP)
                 wait_said(exporter, "configuration reloaded", number)
-        wait_counted(exporter.scrape, writer.expected)
+        check(exporter, writer.expected)

@@ -45,8 +45,8 @@ def host(llama: Client) -> Iterator[RealSystemd]:
     units = {"llama-server.service": server, "kvexporter.service": (ROOT / "packaging/kvexporter.service").read_text()}
     options = {"default/kvexporter": f"KVEXPORTER_OPTS=--web.listen-address=127.0.0.1:{PORT}\n"}
     with RealSystemd(units, etc=options, binds=binds) as host:
-        host.systemctl("start", "llama-server.service")
-        host.systemctl("start", "kvexporter.service")
+        host.start("llama-server.service")
+        host.start("kvexporter.service")
         try:
             llama.wait_ready()
         except AssertionError as error:
@@ -64,8 +64,8 @@ def wait_shown(host: RealSystemd, expected: float, name: str, **labels: str) -> 
 def test_an_installed_exporter_finds_the_unit_reads_its_journal_and_counts_its_victims(
     host: RealSystemd, llama: Client
 ) -> None:
+    wait_shown(host, 1, "llama_up")
     shown = wait_shown(host, 4, "llama_kv_pool_overcommit_ratio")
-    assert shown.value("llama_up", server=SERVER) == 1
     assert shown.value("kvexporter_collector_success", collector="journal") == 1
     assert shown.value("llama_process_resident_memory_bytes", server=SERVER) is not None
     before = shown.value("llama_context_exceeded_requests_total", server=SERVER, cause="pool")

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from kvexporter.llama.log import parse_line
-from kvexporter.sources.recording import read_endpoints, read_polls
+from kvexporter.sources.recording import read_polls
 from tests.support.paths import RECORDINGS
 
 
@@ -59,13 +59,20 @@ def bodies(endpoint: str) -> tuple[bytes, ...]:
     found: dict[bytes, bytes] = {}
     for folder in folders():
         answers = list(read_polls(folder / "polls.jsonl"))[:40] if (folder / "polls.jsonl").exists() else []
+        told = [answer.body for answer in answers if answer.endpoint == endpoint]
         if (folder / "endpoints.json").exists():
-            answers += read_endpoints(folder / "endpoints.json", 0.0)
-        for answer in answers:
-            if answer.endpoint == endpoint:
-                found.setdefault(re.sub(rb"\d+", b"0", answer.body), answer.body)
+            told += _at_the_end(folder, endpoint)
+        for body in told:
+            found.setdefault(re.sub(rb"\d+", b"0", body), body)
     kept = sorted(found.values(), key=len)
     return tuple(kept[:: max(1, len(kept) // 40)])
+
+
+def _at_the_end(folder: Path, endpoint: str) -> list[bytes]:
+    """What the endpoint answered when everything was over."""
+    recorded = json.loads((folder / "endpoints.json").read_bytes())
+    bodies = [recorded[path]["body"] for path in (f"/{endpoint}", f"/v1/{endpoint}") if path in recorded]
+    return [body.encode() if isinstance(body, str) else json.dumps(body).encode() for body in bodies]
 
 
 @cache

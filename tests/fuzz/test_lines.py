@@ -1,11 +1,11 @@
-"""Damaged real log lines: nothing raises, nothing that says something is filtered out, no number is beyond belief."""
+"""Damaged real log lines: nothing raises, no number is beyond belief."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvexporter.llama.log import CONTEXT_ERROR, may_matter, parse_line
+from kvexporter.llama.log import CONTEXT_ERROR, parse_line
 from tests.fuzz.budget import fuzz_settings
 from tests.fuzz.invariants import MOST_TOKENS, parts
 from tests.fuzz.mutations import mutated_lines
@@ -18,7 +18,6 @@ def test_a_damaged_line_is_read_or_ignored(line: bytes) -> None:
     assert (CONTEXT_ERROR in line) == (parsed is not None and parsed.mentions_context_error)
     if parsed is None:
         return
-    assert may_matter(line)
     assert parsed.child_port is None or 0 <= parsed.child_port <= 99999
     if parsed.event is not None:
         for value in parts(parsed.event):
@@ -34,5 +33,4 @@ def test_a_damaged_line_is_read_or_ignored(line: bytes) -> None:
 @given(mutated_lines(), st.integers(0, 9000), st.sampled_from((b" ", b"a", b"\0", b"\x1b[", b"[", b"a=b ", b"1", b'"')))
 def test_long_lines_cost_no_more_than_their_length(line: bytes, copies: int, filler: bytes) -> None:
     for whole in (line + filler * copies, filler * copies + line):
-        parsed = parse_line(whole)
-        assert parsed is None or may_matter(whole)
+        parse_line(whole)

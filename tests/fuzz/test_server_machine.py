@@ -12,8 +12,8 @@ from kvexporter.intake import take_answer
 from kvexporter.llama import events as ev
 from kvexporter.llama.launch import parse_launch
 from kvexporter.llama.log import parse_line
+from kvexporter.pool_geometry import Geometry
 from kvexporter.server import Server
-from kvexporter.snapshot import Geometry
 from tests.fuzz import corpus
 from tests.fuzz.budget import fuzz_settings
 from tests.fuzz.invariants import assert_bounded, assert_only_grew, assert_renderable, assert_sane, counts

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kvexporter.llama.geometry import geometry_from_api, geometry_from_launch
 from kvexporter.llama.launch import LaunchOptions, parse_launch
-from kvexporter.snapshot import Geometry
+from kvexporter.pool_geometry import Geometry
 from tests.support.paths import RECORDINGS
 
 

@@ -19,7 +19,7 @@ from kvexporter.llama.events import (
     Timing,
     TimingHeader,
 )
-from kvexporter.llama.log import LINE_LIMIT, may_matter, parse_line
+from kvexporter.llama.log import LINE_LIMIT, parse_line
 
 RELEASE = b"slot      release: id  1 | task 2 | stop processing: n_tokens = 219, truncated = 0"
 RELEASED = LogLine(Released(1, 2, 219, truncated=False))
@@ -51,7 +51,6 @@ PREFIXES = [
 @pytest.mark.parametrize("prefix", PREFIXES, ids=range(len(PREFIXES)))
 def test_a_line_is_read_behind_any_prefix(prefix: bytes) -> None:
     assert parse_line(prefix + RELEASE) == RELEASED
-    assert may_matter(prefix + RELEASE)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +103,6 @@ def test_a_routers_child_may_write_lines_without_a_tag(line: bytes, event: Event
 )
 def test_colours_line_ends_and_nuls_do_not_matter(line: bytes) -> None:
     assert parse_line(line) == RELEASED
-    assert may_matter(line)
 
 
 def test_a_tag_that_is_not_utf_8_is_free_text_like_any_other() -> None:
@@ -182,7 +180,6 @@ PURGE = LogLine(SlotPurged(2, 9120))
 )
 def test_a_line_wrapped_in_json_is_read(line: bytes) -> None:
     assert parse_line(line) == PURGE
-    assert may_matter(line)
 
 
 def test_a_routers_child_may_write_json() -> None:
@@ -212,4 +209,3 @@ def test_json_that_is_no_record_says_nothing(line: bytes) -> None:
 def test_a_line_longer_than_any_known_one_is_not_read() -> None:
     line = b"srv  log_server_r: request: GET /" + b"x" * LINE_LIMIT + b" 127.0.0.1 404"
     assert parse_line(line) is None
-    assert not may_matter(line)

@@ -49,7 +49,7 @@ class TestProps:
             total_slots=slots,
             slot_context=context,
             model="tiny.gguf",
-            build="b0-unknown",
+            build=None,
             sleeping=sleeping,
             endpoint_slots=has_slots,
             endpoint_metrics=has_metrics,
@@ -74,6 +74,10 @@ class TestProps:
     def test_nonsense_build_number_is_taken_as_it_is(self) -> None:
         assert parse_props(b'{"build_info":"b378-62850522e"}').build == "b378-62850522e"
 
+    def test_a_build_that_does_not_know_itself_is_unknown(self) -> None:
+        assert parse_props(b'{"build_info":"b0-unknown"}').build is None
+        assert parse_props(b'{"build_info":"b0-62850522e"}').build == "b0-62850522e"
+
     def test_router_tells_no_model_no_slots_and_no_context(self) -> None:
         body = (
             b'{"role":"router","max_instances":4,"models_autoload":true,"model_alias":"llama-server",'
@@ -84,7 +88,7 @@ class TestProps:
             total_slots=None,
             slot_context=None,
             model=None,
-            build="b0-unknown",
+            build=None,
             sleeping=None,
             endpoint_slots=None,
             endpoint_metrics=None,

@@ -25,7 +25,8 @@ from kvexporter.metrics import render
 from kvexporter.metrics.definition import Metric
 from kvexporter.metrics.definitions import METRICS
 from kvexporter.metrics.exposition import exposition, number
-from kvexporter.snapshot import ExporterSnapshot, Geometry, ServerSnapshot
+from kvexporter.pool_geometry import Geometry
+from kvexporter.snapshot import ExporterSnapshot, ServerSnapshot
 from tests.support.prometheus import promtool_check_metrics
 from tests.support.snapshots import FULL, HOSTILE, UNKNOWN, exporter
 

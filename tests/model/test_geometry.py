@@ -6,7 +6,7 @@ import pytest
 
 from kvexporter.geometry import StartupLog, merge
 from kvexporter.llama.log import parse_line
-from kvexporter.snapshot import Geometry
+from kvexporter.pool_geometry import Geometry
 
 
 def read(text: str) -> StartupLog:

@@ -13,8 +13,8 @@ from kvexporter.facts import (
 from kvexporter.llama.exposition import UpstreamMetrics
 from kvexporter.llama.props import Props
 from kvexporter.llama.slots import SlotSample
+from kvexporter.pool_geometry import Geometry
 from kvexporter.server import Server
-from kvexporter.snapshot import Geometry
 from tests.support.model import LogStory
 
 START = """

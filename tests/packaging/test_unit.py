@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from kvexporter.reports.check import AS_THE_SERVICE
 from tests.support.paths import ROOT, free_port, wait_for
 from tests.support.real_systemd import RealSystemd, installed_tree
 from tests.support.scrape import scrape, wait_value
@@ -46,8 +47,7 @@ def running(host: RealSystemd) -> Iterator[RealSystemd]:
     host.write("/etc/kvexporter/kvexporter.yml", config("first"))
     host.systemctl("daemon-reload")
     host.systemctl("reset-failed", UNIT, check=False)
-    started = host.run("systemctl", "restart", UNIT, check=False)
-    assert started.returncode == 0, host.journal(UNIT)
+    host.start(UNIT)
     yield host
     host.systemctl("stop", UNIT)
 
@@ -132,7 +132,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(running: RealSystemd) -> None
 
 def test_the_watchdog_is_fed_and_a_frozen_exporter_is_started_again(running: RealSystemd) -> None:
     add_drop_in(running, "[Service]\nWatchdogSec=2\nRestartSec=100ms\nTimeoutAbortSec=1\n")
-    running.systemctl("restart", UNIT)
+    running.start(UNIT)
     fed = {running.property(UNIT, "WatchdogTimestampMonotonic")}
 
     def fed_often() -> bool:
@@ -149,3 +149,20 @@ def test_the_watchdog_is_fed_and_a_frozen_exporter_is_started_again(running: Rea
     wait_for("the exporter to be started again", started_again, 60)
     assert "watchdog" in running.journal(UNIT).lower()
     running.wait_state(UNIT, "active")
+
+
+def test_the_check_that_root_is_told_runs_as_the_units_own_user(running: RealSystemd) -> None:
+    running.systemctl("start", "dbus.service")  # systemd-run needs it to pass on what the command prints
+    pid = running.property(UNIT, "MainPID")
+    uid = running.run("stat", "-c", "%u", f"/proc/{pid}").stdout
+    assert running.run(*AS_THE_SERVICE, "id", "-u").stdout == uid
+
+    command = ("/opt/kvexporter/bin/kvexporter", "check", "--config.file", "/etc/kvexporter/kvexporter.yml")
+    done = running.run(*AS_THE_SERVICE, *command, check=False)
+
+    assert done.returncode == 1, "nothing listens at the server's address"
+    assert "first\n" in done.stdout, done.stdout + done.stderr
+    # Neither is it root's check, nor is the service's store closed to it.
+    assert "permission" not in done.stdout.lower()
+    assert running.run("stat", "-c", "%a", "/var/lib/private/kvexporter").stdout.strip() == "700"
+    assert running.property(UNIT, "MainPID") == pid

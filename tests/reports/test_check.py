@@ -79,6 +79,22 @@ def test_a_server_that_is_said_never_to_sleep_is_asked_for_its_slots(tmp_path: P
     assert "/slots" in asked
 
 
+def test_a_server_that_wants_a_key_for_its_properties_is_a_problem(tmp_path: Path) -> None:
+    with llama_server(PROPS % "", {"/props": 401}) as (url, asked):
+        found = check(tmp_path, f"{{name: far, url: '{url}'}}")
+    assert sorted(asked) == ["/health", "/props"]
+    assert any(text.startswith("far: /props demands an API key") for text in texts(found, "problem"))
+
+
+def test_root_is_told_how_to_check_as_the_services_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    (remedy,) = [
+        f.remedy for f in check(tmp_path, "{name: a, url: 'http://127.0.0.1:9'}") if f.subject == "permissions"
+    ]
+    assert "systemd-run --pipe --wait" in remedy
+    assert remedy.endswith(" kvexporter check")
+
+
 def test_a_server_that_does_not_listen_is_a_problem(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     found = check(tmp_path, f"{{name: far, url: '{url}'}}")

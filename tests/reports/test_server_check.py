@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -10,7 +11,7 @@ from kvexporter.facts import Endpoint, FoundProcess, PollReason
 from kvexporter.llama.launch import LaunchOptions
 from kvexporter.llama.props import Props
 from kvexporter.reports.findings import exit_status
-from kvexporter.reports.server_check import ServerFacts, server_findings
+from kvexporter.reports.server_check import ServerFacts, common_findings, server_findings
 from kvexporter.sources.journal_health import JournalHealth
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.llama_api import ApiAnswer, ApiTarget
@@ -23,7 +24,7 @@ TARGET = Target(
     selection=JournalSelection(unit="llama.service"),
     api=ApiTarget("http://127.0.0.1:8080"),
     process=FoundProcess(42, 1.0, ("llama-server",)),
-    options=LaunchOptions(),
+    options=LaunchOptions(context=16384, parallel=4),
     port=8080,
 )
 REMOTE = Target("far", api=ApiTarget("http://gpu.example:8080"))
@@ -54,6 +55,7 @@ def test_a_server_of_which_all_can_be_read_is_all_ok() -> None:
         "process 42, unit llama.service",
         "its log can be read (llama.service)",
         "http://127.0.0.1:8080 answers",
+        "4 slots of 4,096 tokens, each with a buffer of its own: the pool cannot run out",
     ]
 
 
@@ -106,8 +108,62 @@ def test_an_empty_journal_is_a_warning() -> None:
     assert texts(facts, "warning") == ["its log: the journal has no entries of llama.service → "]
 
 
-def test_a_server_without_a_journal_is_a_warning() -> None:
-    assert any("journal.matches" in text for text in texts(ServerFacts(REMOTE, None, answers(), props()), "warning"))
+def test_a_server_without_a_journal_is_a_warning_with_what_helps_there() -> None:
+    bare = Target("bare", api=TARGET.api, process=TARGET.process, options=TARGET.options)
+    for target, remedy in ((bare, "journal.matches"), (REMOTE, "→ run kvexporter on the server's own host")):
+        found = texts(ServerFacts(target, None, answers(), props()), "warning")
+        assert [text for text in found if "its log is not in a journal" in text and remedy in text]
+
+
+def test_a_server_elsewhere_that_refuses_may_listen_on_its_own_host_only() -> None:
+    (problem,) = texts(ServerFacts(REMOTE, None, answers(health="refused")), "problem")
+    assert "--host" in problem
+
+
+def test_what_hides_all_logs_alike_is_said_once() -> None:
+    denied = JournalHealth(("no permission to read /var/log/journal: join the group",))
+    servers = [ServerFacts(replace(TARGET, name=name), denied, answers(), props()) for name in ("a", "b")]
+    common, told = common_findings(servers)
+    assert [(f.level, f.subject) for f in common] == [("problem", "permissions")]
+    for facts in servers:
+        found = server_findings(facts, told)
+        assert [f.text for f in found if f.level != "ok"] == ["its log cannot be read: see permissions"]
+    assert common_findings(servers[:1]) == ([], frozenset())
+
+
+def test_an_overcommitted_pool_is_a_warning_with_the_window_that_is_sure() -> None:
+    target = replace(TARGET, options=LaunchOptions(context=262144, parallel=4, unified=True))
+    told = Props(
+        total_slots=4,
+        slot_context=262144,
+        model="m",
+        build="b1",
+        sleeping=False,
+        endpoint_slots=None,
+        endpoint_metrics=None,
+    )
+    (warning,) = texts(ServerFacts(target, GOOD_JOURNAL, answers(), told), "warning")
+    assert "overcommitted 4.00 times" in warning
+    assert "a window of 65,536 tokens" in warning
+
+
+def test_the_pool_of_a_server_that_does_not_answer_is_told_by_its_command_line() -> None:
+    target = replace(TARGET, options=LaunchOptions(context=262144, parallel=4, unified=True))
+    assert any("as it was started: 4 slots" in text for text in texts(ServerFacts(target, GOOD_JOURNAL), "warning"))
+
+
+@pytest.mark.parametrize("reason", ["unauthorized", "key_file", "malformed"])
+def test_properties_that_are_refused_are_a_problem(reason: PollReason) -> None:
+    found = {endpoint: answer(endpoint, reason if endpoint == "props" else None) for endpoint in ("health", "props")}
+    (problem,) = texts(ServerFacts(TARGET, GOOD_JOURNAL, found), "problem")  # type: ignore[arg-type]
+    assert problem.startswith("/props ")
+
+
+def test_a_server_with_a_key_of_which_none_is_known_is_a_problem_even_where_nothing_was_asked() -> None:
+    target = replace(TARGET, options=replace(TARGET.options or LaunchOptions(), api_key=True))
+    found = {"health": answer("health"), "props": answer("props")}
+    (problem,) = texts(ServerFacts(target, GOOD_JOURNAL, found, props()), "problem")  # type: ignore[arg-type]
+    assert "api_key_file" in problem
 
 
 def test_a_unit_that_does_not_run_is_a_problem() -> None:

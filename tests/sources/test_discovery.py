@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.sources.discovery import describe, discover, hidden_processes
+from kvexporter.sources.discovery import describe, discover, hidden_processes, lookalikes
 from tests.support.paths import wait_for
 from tests.support.proc_tree import BOOT, ProcTree
 
@@ -218,3 +218,13 @@ def test_a_wrapper_that_hands_on_a_log_is_not_taken_for_the_server(tree: ProcTre
 
 def test_a_writer_that_is_gone_is_nothing(tree: ProcTree) -> None:
     assert describe(70, tree.path) is None
+
+
+def test_what_serves_a_model_under_another_name_is_named_as_a_possible_server(tree: ProcTree) -> None:
+    other = {"comm": "inference", "executable": "/opt/inference"}
+    tree.add(70, "/opt/inference", "-m", "/models/q.gguf", "--port", "9001", **other)  # type: ignore[arg-type]
+    tree.add(71, "/opt/inference", "-m", "/models/q.gguf", "-p", "a prompt", **other)  # type: ignore[arg-type]
+    tree.add(72, "/opt/inference", "-m", "/models/q.gguf", "--port", "9002", **other)  # type: ignore[arg-type]
+    tree.add(73, "python3", "-m", "serve", "--model", "q.gguf", "--port", "1", **other)  # type: ignore[arg-type]
+    tree.add(74, "/usr/bin/llama-server", "-m", "q.gguf", "--port", "1")
+    assert lookalikes(tree.path, known={72}) == [(70, "inference")]

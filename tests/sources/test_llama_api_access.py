@@ -39,16 +39,26 @@ def test_sends_the_key_and_takes_a_new_one_when_the_file_changes(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n \n", b"two\x00parts", b"a\x7fb"])
-def test_without_a_usable_key_nothing_is_asked(tmp_path: Path, content: bytes | None) -> None:
+def test_without_a_usable_key_nothing_that_needs_one_is_asked(tmp_path: Path, content: bytes | None) -> None:
     async def test() -> None:
         file = tmp_path / "key"
         if content is not None:
             file.write_bytes(content)
         async with serving(answering()) as server:
-            answer = await ask(server, api_key_file=file)
+            answer = await ask(server, "slots", api_key_file=file)
         assert answer.reason == "key_file"
         assert str(file) in answer.detail
         assert not server.requests
+
+    run(test())
+
+
+def test_whether_a_server_is_up_is_asked_without_a_key_where_that_cannot_be_read(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving(answering()) as server:
+            answer = await ask(server, "health", api_key_file=tmp_path / "none")
+        assert answer.ok
+        assert "authorization" not in server.requests[0].headers
 
     run(test())
 
@@ -59,11 +69,11 @@ def test_a_key_whose_file_goes_away_is_not_used_any_more(tmp_path: Path) -> None
         file.write_text("SECRET-key")
         async with serving(answering()) as server:
             api = LlamaApi(ApiTarget(server.url, api_key_file=file))
-            assert (await api.get("health")).ok
+            assert (await api.get("slots")).ok
             file.unlink()
-            assert (await api.get("health")).reason == "key_file"
+            assert (await api.get("slots")).reason == "key_file"
             file.write_text("again")
-            assert (await api.get("health")).ok
+            assert (await api.get("slots")).ok
             await api.aclose()
 
     run(test())

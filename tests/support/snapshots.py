@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 
 from kvexporter.facts import CgroupSample, GpuSample, ProcessSample
+from kvexporter.pool_geometry import Geometry
 from kvexporter.snapshot import (
     CollectorStatus,
     Counters,
     ExporterSnapshot,
-    Geometry,
     HistogramSnapshot,
     Incident,
     IncidentSlot,
