@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kvexporter.store import SCHEMA_VERSION
 from tests.support.counted_log import Series, Writer, count, runs, wait_counted
 from tests.support.exporter import Exporter
 from tests.support.journal_files import LiveJournalFile
@@ -282,7 +283,7 @@ def test_a_store_of_a_newer_version_ends_the_exporter_with_a_clear_line(journal:
         database.close()
         exporter.launch()
         assert exporter.wait_end() == 1
-        assert "written by a newer kvexporter (format 7, this one knows 1)" in exporter.log()
+        assert f"written by a newer kvexporter (format 7, this one knows {SCHEMA_VERSION})" in exporter.log()
 
 
 def test_a_second_exporter_on_the_same_store_ends_with_a_clear_line(journal: LiveJournalFile) -> None:

@@ -91,8 +91,10 @@ def test_a_crash_of_the_server_is_counted_and_its_next_process_followed(host: Re
     assert sum(value for _, value in shown.all("llama_unit_exits_total", server=SERVER)) >= 1
     wait_shown(host, 1, "llama_up")
     started = host.run("stat", "-c", "%Y", f"/proc/{host.property(unit, 'MainPID')}").stdout
-    shown = wait_shown(host, 4, "llama_kv_pool_overcommit_ratio")
-    process_start = shown.value("llama_process_start_time_seconds", server=SERVER)
+    wait_shown(host, 4, "llama_kv_pool_overcommit_ratio")
+    process_start = wait_for(
+        "its process to be seen", lambda: scrape(URL).value("llama_process_start_time_seconds", server=SERVER), 30
+    )
     assert process_start is not None
     assert abs(process_start - float(started)) < 60
 
@@ -103,3 +105,22 @@ def test_the_exporter_s_own_log_is_quiet_and_its_page_answers(host: RealSystemd)
     assert page.status_code == 200
     assert SERVER in page.text
     assert "Traceback" not in host.journal("kvexporter.service")
+
+
+def test_a_server_that_logs_to_a_file_has_no_counts_of_its_log_and_is_named(host: RealSystemd, llama: Client) -> None:
+    unit = host.run("cat", "/etc/systemd/system/llama-server.service").stdout
+    port = free_port()
+    host.write(
+        "/etc/systemd/system/filed.service",
+        unit.replace(f"--port {llama.port}", f"--port {port}") + "StandardOutput=append:/tmp/filed.log\n",
+    )
+    host.systemctl("daemon-reload")
+    host.start("filed.service")
+    wait_value(URL, 1, "llama_up", 30, server="filed")
+    shown = wait_value(URL, 0, "llama_unit_restarts_total", 30, server="filed")
+    assert not shown.all("llama_context_exceeded_requests_total", server="filed")
+    checked = host.run("/opt/kvexporter/bin/kvexporter", "check", check=False).stdout
+    assert "nothing of llama-server itself" in checked
+    host.systemctl("stop", "filed.service")
+    wait_value(URL, 0, "llama_up", 30, server="filed")
+    wait_for("the outage to be said", lambda: "filed is down" in host.journal("kvexporter.service"), 30)

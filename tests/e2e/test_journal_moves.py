@@ -126,3 +126,20 @@ def test_a_flush_of_a_silent_servers_burst_delivers_nothing_again(host: RealSyst
         make_volatile(host)
         time.sleep(1.2)
     counted(host, writer)
+
+
+def test_rotation_and_vacuum_every_second_lose_nothing_and_leave_no_deleted_file_open(host: RealSystemd) -> None:
+    make_persistent(host)
+    files: set[str] = set()
+    with Writer(pipe(host), 2000) as writer:
+        for _ in range(15):
+            host.run("journalctl", "--rotate")
+            files.update(host.run("sh", "-c", "ls -i /var/log/journal/*").stdout.split("\n"))
+            host.run("journalctl", "--vacuum-size=8M")
+            time.sleep(0.8)
+    counted(host, writer)
+    left = host.run("sh", "-c", "ls -i /var/log/journal/*").stdout.split("\n")
+    assert len(files - set(left)) >= 5, "the vacuum deleted next to nothing"
+    pid = host.property(EXPORTER, "MainPID")
+    held = f"ls -l /proc/{pid}/fd | grep 'journal.*(deleted)' || true"
+    wait_for("deleted files to be let go", lambda: not host.run("sh", "-c", held).stdout, 60)
