@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from kvexporter.facts import UnitEvent, UnitExited, UnitOutOfMemory
-from kvexporter.snapshot import Incident, ServerState
+from kvexporter.incident_words import incident_words
+from kvexporter.snapshot import ServerState
 from kvexporter.watched import Watched
 
 log = logging.getLogger("kvexporter.servers")
@@ -16,7 +17,6 @@ SAY_AGAIN_SECONDS = 60.0
 """A unit that ends again and again ends many times a minute."""
 SILENT_SECONDS = 60.0
 """A llama-server has written its first lines long before."""
-NAMED_SLOTS = 3
 
 
 def say_news(watched: Watched, now: float, *, caught_up: bool, log_expected: bool) -> None:
@@ -64,19 +64,6 @@ def say_no_log(watched: Watched) -> None:
         "systemd service, or name its entries with journal.matches",
         watched.target.name,
     )
-
-
-def incident_words(incident: Incident) -> str:
-    """A pool incident in one line: who died, and who held how much."""
-    count = incident.requests_failed
-    died = f"{count} {'request' if count == 1 else 'requests'} died"
-    of = f" of {incident.capacity:,}" if incident.capacity is not None else ""
-    slots = sorted(incident.slots, key=lambda slot: -(slot.tokens or 0))
-    held = [f"slot {slot.slot} held {slot.tokens:,}{of}" for slot in slots if slot.tokens is not None]
-    parts = held[:NAMED_SLOTS]
-    if len(held) > NAMED_SLOTS:
-        parts.append(f"{len(held) - NAMED_SLOTS} more held the rest")
-    return f"the pool ran out: {died}" + (f"; {', '.join(parts)}" if parts else "")
 
 
 def _say_incidents(watched: Watched, now: float) -> None:
