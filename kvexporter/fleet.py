@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 DROPPED = ("server", "child", "slot")
 
-JOURNAL_DELAY = 3.0
-"""journald announces lines up to half a second late: silence counts only after this."""
+JOURNAL_DELAY = 30.0
+"""journald announces lines half a second late, and an overloaded machine much later: silence counts only after this."""
 
 FORGET_SECONDS = 600.0
 """A discovered server that is gone is shown as down for so long, so that somebody can be told."""
@@ -239,6 +239,10 @@ class Fleet:
         for name, watched in self.watched.items():
             until = read_until.get(watched.target.child_of or name, now)
             watched.model.tick(now, quiet=JOURNAL_DELAY + max(0.0, now - until))
+            seen = (watched.model.busy, watched.model.state, watched.model.listening)
+            if seen != watched.seen and watched.poller is not None:
+                watched.seen = seen
+                watched.poller.wake()
             feed = self._journals.of(watched)
             caught_up = feed is None or feed.follower.caught_up
             if caught_up and watched.target.configured and _seen_nowhere(watched):

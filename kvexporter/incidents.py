@@ -199,8 +199,8 @@ class CascadeTracker:
     def _failed(self, event: ev.RequestFailed, at: float, running: Callable[[], Running]) -> None:
         if event.kind == "other" and self.cascade is not None and not self.cascade.confirmed:
             self.cascade = self.later = None  # it ended in another error: neither an incident nor a recovery
-        if event.kind != "pool":
-            return
+        if event.kind != "pool" or (self.cascade is None and self._just_ended(at)):
+            return  # of no pool, or a late line of the incident that has just been closed
         self._settle_next(None)
         cascade = self._confirm(at, running)
         if event.task is None:
@@ -209,11 +209,14 @@ class CascadeTracker:
             cascade.errors.add(event.task)
 
     def _echoed(self, event: ev.DecodeFailed, at: float, running: Callable[[], Running]) -> None:
-        if self.cascade is None and self.ended is not None and abs(at - self.ended) <= SETTLE_SECONDS:
+        if self.cascade is None and self._just_ended(at):
             return
         self._settle_next(None)
         self._confirm(at, running).cleared = True  # only builds that empty the failed slots' caches print it
         self._close()
+
+    def _just_ended(self, at: float) -> bool:
+        return self.ended is not None and abs(at - self.ended) <= SETTLE_SECONDS
 
     def _released(self, event: ev.Released, at: float, running: Callable[[], Running]) -> None:
         """A request ended: in the error's wake, or as it should while a part of the batch still fails."""

@@ -28,6 +28,12 @@ KEEP_SECONDS = 0.9
 """What was counted is written at most so often, but for incidents; with the loop's steps, once a second."""
 
 
+OLD_SECONDS = 10.0
+"""What the log tells of longer ago is not what the server does now."""
+WAKE_SECONDS = 1.0
+"""While old entries are read, the poller decides anew at most so often."""
+
+
 class Journals:
     """The feeds, as servers come and go. `clock` gives unix seconds."""
 
@@ -131,6 +137,9 @@ class Journals:
         seen = (model.busy, model.state, model.listening)
         if seen == watched.seen:
             return
+        if now - entry.at > OLD_SECONDS and now - watched.woken_at < WAKE_SECONDS:
+            return  # of times past: the poller hears of what came of it
+        watched.woken_at = now
         if model.listening != watched.seen[2]:
             self._roster.addressed(watched)
         finished = watched.seen[0] and not model.busy

@@ -39,8 +39,8 @@ from kvexporter.state import Availability
 
 _INFO_LEVEL = 3
 
-BEHIND_SECONDS = 10.0
-"""A log read up to less than so long ago is up to date."""
+BEHIND_SECONDS = 45.0
+"""A log whose lines of so long ago may still come is being caught up with. More than the patience with late lines."""
 
 LIFE_SECONDS = 1.0
 """A process's first line is logged within this time."""
@@ -264,7 +264,8 @@ class Server:
         self._behind = behind
         self._advance(at, log=False)
         incidents = self._ledger.incidents_seen
-        self._ledger.tick(at - quiet, self._geometry, self._build)
+        if not behind:  # else the lines that go on with what is open may lie in the part that was not read yet
+            self._ledger.tick(at - quiet, self._geometry, self._build)
         if self._ledger.incidents_seen != incidents:
             self._incident(at)
         self._settle(at)

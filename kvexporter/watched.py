@@ -48,6 +48,8 @@ class Watched:
     lives: int = 0
     seen: tuple[bool, str | None, tuple[str, int] | None] = (False, None, None)
     """What the poller was told last: busy, state, address in the log."""
+    woken_at: float = 0.0
+    """When a log entry last had the poller decide anew."""
     writer: FoundProcess | None = None
     """The process that writes the log, where discovery does not know it by its name."""
     writers_tried: int = 0
