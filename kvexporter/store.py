@@ -12,8 +12,8 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -294,14 +294,26 @@ def read_starts(path: Path) -> dict[str, list[bytes]]:
 
     Raises StoreError where there is no store that can be read.
     """
+    with _read_only(path) as database:
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        return _starts(database) if version >= 2 else {}
+
+
+def read_gaps(path: Path) -> dict[str, int]:
+    """Journal → times that its entries were gone before they were read; as `read_starts` in all else."""
+    with _read_only(path) as database:
+        return dict(database.execute("SELECT key, gaps FROM feed"))
+
+
+@contextmanager
+def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         path.stat()
         # Without a log beside it nobody writes, and opening it in the usual way would make one.
         quiet = not path.with_name(path.name + "-wal").exists()
         uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if quiet else ''}"
         with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as database:
-            version = database.execute("PRAGMA user_version").fetchone()[0]
-            return _starts(database) if version >= 2 else {}
+            yield database
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from None
     except sqlite3.Error as error:

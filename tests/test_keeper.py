@@ -1,57 +1,182 @@
-"""The daemon's side of the store, where the store cannot be opened."""
+"""The daemon's side of the store: what is given back after a restart, and what a disk that fails costs."""
 
 from __future__ import annotations
 
-import time
+import contextlib
+import sqlite3
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kvexporter.keeper import Keeper
+from kvexporter.llama.log import parse_line
 from kvexporter.server import Server
-from kvexporter.store import Batch, Store
-from tests.support.paths import wait_for
+from tests.support.paths import RECORDINGS, wait_for
+
+LINES = (RECORDINGS / "b11434" / "unified_overflow" / "server.log").read_bytes().splitlines()
 
 
-def opened(keeper: Keeper) -> Keeper:
+def server(name: str = "s", runs: int = 1) -> Server:
+    made = Server(name)
+    for _ in range(runs):
+        for line in LINES:
+            if (parsed := parse_line(line)) is not None:
+                made.line(parsed, 1000.0)
+    return made
+
+
+def opened(path: Path) -> Keeper:
+    keeper = Keeper(path)
     keeper.start()
+    settle(keeper)
+    return keeper
 
+
+def settle(keeper: Keeper) -> None:
     def settled() -> bool:
         keeper.step()
         return keeper.settled
 
-    wait_for("the store to be opened or given up", settled)
-    return keeper
+    wait_for("the store to be opened", settled, interval=0.005)
 
 
-def test_a_folder_that_may_not_be_entered_is_counted_and_said_once_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As nobody with HOME=/root. Root itself may enter any folder, so the system's answer is given here."""
+def committed(keeper: Keeper, key: str, position: str) -> None:
+    """Wait until that position is what would be recalled."""
 
-    def refuse(path: Path, **_: object) -> bool:
-        raise PermissionError(13, "Permission denied", str(path))
+    def there() -> bool:
+        keeper.step()
+        recalled = keeper.recall(key)
+        return recalled is not None and recalled[0].position == position
 
-    monkeypatch.setattr(Path, "exists", refuse)
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    keeper = opened(Keeper(tmp_path / "closed" / "k.db"))
+    wait_for("the commit", there, interval=0.005)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kvexporter.db"
+
+
+def test_what_was_committed_last_is_recalled_by_the_same_process_too(path: Path) -> None:
+    keeper = opened(path)
+    assert keeper.recall("journal") is None
+    assert keeper.commit("journal", "p1", 0, [server()], {})
+    committed(keeper, "journal", "p1")
+    assert keeper.commit("journal", "p2", 3, [server(runs=2)], {}, urgent=True)
+    committed(keeper, "journal", "p2")
+    recalled = keeper.recall("journal")
     keeper.close()
-    assert (keeper.failures, keeper.fatal) == (1, None)
-    assert keeper.problem is not None
-    assert "Permission denied: choose another place with --storage.path" in keeper.problem
-    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(errors) == 1
-    assert "nothing is kept over a restart" in errors[0]
+
+    assert recalled is not None
+    assert recalled[0].gaps == 3
+    assert recalled[1]["s"].ledger.counters.incidents["pool"] == 2
 
 
-def test_journals_of_an_earlier_exporter_are_known_with_their_servers_until_they_are_old(tmp_path: Path) -> None:
-    now = time.time()
-    store = Store(tmp_path / "k.db", wall_clock=now)
-    store.commit(Batch("journal", "c1", 0, msgspec.json.encode({"llama": Server("llama").memory()})))
-    store.commit(Batch("unreadable", "c1", 0, b"{"))
-    store.close()
-    keeper = opened(Keeper(tmp_path / "k.db"))
+def test_servers_that_are_not_watched_now_are_kept_through_every_commit(path: Path) -> None:
+    keeper = opened(path)
+    keeper.commit("journal", "p1", 0, [server("router"), server("child", runs=3)], {})
+    committed(keeper, "journal", "p1")
     keeper.close()
-    assert keeper.stored(now - 10) == [("journal", ["llama"])]
-    assert keeper.stored(now + 10) == []
+
+    for number in (2, 3):
+        keeper = opened(path)
+        recalled = keeper.recall("journal")
+        assert recalled is not None
+        memories = recalled[1]
+        router = Server("router")
+        router.remember(memories.pop("router"))
+        keeper.commit("journal", f"p{number}", 0, [router], memories)
+        committed(keeper, "journal", f"p{number}")
+        keeper.close()
+        assert memories["child"].ledger.counters.incidents["pool"] == 3
+
+
+def test_an_incident_is_written_at_once_even_when_the_position_is_the_same(path: Path) -> None:
+    keeper = opened(path)
+    assert keeper.commit("journal", "p1", 0, [server()], {})
+    committed(keeper, "journal", "p1")
+    assert not keeper.commit("journal", "p1", 0, [server()], {})
+    assert keeper.commit("journal", "p1", 0, [server(runs=2)], {}, urgent=True)
+    keeper.close()
+    with sqlite3.connect(path) as database:
+        numbers = [number for (number,) in database.execute("SELECT number FROM incident WHERE server = 's'")]
+    database.close()
+    assert numbers == [1, 2]
+
+
+def test_a_store_that_breaks_while_it_is_open_is_set_aside_and_written_anew(path: Path) -> None:
+    keeper = opened(path)
+    keeper.commit("journal", "p1", 0, [server(runs=200)], {})
+    committed(keeper, "journal", "p1")
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xee" * (len(data) - 4096)
+    path.write_bytes(bytes(data))
+
+    def written() -> bool:
+        keeper.step()
+        keeper.commit("journal", "p2", 0, [server(runs=200)], {}, urgent=True)
+        recalled = keeper.recall("journal")
+        return recalled is not None and recalled[0].position == "p2"
+
+    wait_for("the new store to be written", written, interval=0.02)
+    assert keeper.failures >= 1
+    assert keeper.problem is None
+    keeper.close()
+    assert list(path.parent.glob("kvexporter.db.corrupt-*"))
+    again = opened(path)
+    recalled = again.recall("journal")
+    again.close()
+    assert recalled is not None
+    assert recalled[1]["s"].ledger.counters.incidents["pool"] == 200
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(filler: Path) -> None:
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+
+
+def test_what_was_counted_is_known_even_when_the_disk_is_full_at_the_start(small_disk: Path) -> None:
+    path = small_disk / "kvexporter.db"
+    keeper = opened(path)
+    keeper.commit("journal", "p1", 0, [server()], {})
+    committed(keeper, "journal", "p1")
+    keeper.close()
+    filler = small_disk / "filler"
+    fill(filler)
+
+    keeper = opened(path)
+    recalled = keeper.recall("journal")
+    assert recalled is not None
+    assert recalled[0].position == "p1"
+    keeper.commit("journal", "p2", 0, [server(runs=2)], {})
+
+    def failed() -> bool:
+        keeper.step()
+        return keeper.problem is not None
+
+    wait_for("the failure", failed, interval=0.005)
+    filler.unlink()
+
+    def written() -> bool:
+        keeper.step()
+        keeper.commit("journal", "p2", 0, [server(runs=2)], {}, urgent=True)
+        recalled = keeper.recall("journal")
+        return recalled is not None and recalled[0].position == "p2"
+
+    wait_for("the store to be written", written, interval=0.02)
+    assert keeper.problem is None
+    keeper.close()

@@ -18,6 +18,7 @@ from kvexporter.store import (
     StoredFeed,
     StoredStart,
     StoreError,
+    read_gaps,
     read_starts,
 )
 
@@ -140,6 +141,28 @@ def test_a_damaged_page_in_the_middle_is_noticed(tmp_path: Path) -> None:
 
     assert store.set_aside is not None
     store.close()
+
+
+def test_that_it_was_begun_anew_is_known_at_later_starts_too(tmp_path: Path) -> None:
+    path = tmp_path / "k.db"
+    Store(path).close()
+    assert not opened_anew(path)
+    path.write_bytes(b"this is no database at all" * 100)
+    assert opened_anew(path)
+    assert opened_anew(path)
+
+
+def opened_anew(path: Path) -> bool:
+    store = Store(path)
+    store.close()
+    return store.begun_anew
+
+
+def test_gaps_are_read_beside_an_open_store(tmp_path: Path) -> None:
+    with closing(Store(tmp_path / "k.db")) as store:
+        store.commit(batch(gaps=2))
+        assert read_gaps(tmp_path / "k.db") == {"journal": 2}
+    assert read_gaps(tmp_path / "k.db") == {"journal": 2}
 
 
 def test_two_files_set_aside_in_the_same_second_are_both_kept(tmp_path: Path) -> None:

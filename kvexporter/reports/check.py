@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kvexporter.aside import Aside
 from kvexporter.config import Config
 from kvexporter.facts import Endpoint, GgufHeader, GpuReport
+from kvexporter.feed import feed_key
 from kvexporter.gpu_worker import GpuWorker
 from kvexporter.llama.errors import MalformedBody
 from kvexporter.llama.model_shape import ModelShape, ShapeError, model_shape
@@ -22,12 +23,13 @@ from kvexporter.reports.server_check import ServerFacts, common_findings, server
 from kvexporter.sources.discovery import discover, hidden_processes, lookalikes
 from kvexporter.sources.gguf_header import HeaderError
 from kvexporter.sources.host_memory import in_own_pid_namespace
+from kvexporter.sources.journal_dropped import dropped_lines
 from kvexporter.sources.journal_health import JournalHealth, journal_health, with_own_entries
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.llama_api import ApiAnswer, LlamaApi
 from kvexporter.sources.model_file import ModelFiles
 from kvexporter.starts import StartRecord, decode_start
-from kvexporter.store import StoreError, read_starts
+from kvexporter.store import StoreError, read_gaps, read_starts
 from kvexporter.targets import Target, plan_targets
 
 __all__ = ["Finding", "exit_status", "format_findings", "gather"]
@@ -84,10 +86,10 @@ def gather(
                 "start one, or list servers in a configuration file (--config.file)",
             )
         )
-    starts, problem = _stored_starts(stores)
+    (starts, gaps), problem = _stored(stores)
     if problem is not None:
         findings.append(problem)
-    looked_at = asyncio.run(_look_at_all(targets))
+    looked_at = asyncio.run(_look_at_all(targets, gaps))
     common, told = common_findings(looked_at)
     findings += common
     for facts in looked_at:
@@ -124,33 +126,42 @@ async def _read_gpus(targets: Sequence[Target], root: Path) -> GpuReport:
     return report
 
 
-def _stored_starts(stores: Sequence[Path]) -> tuple[dict[str, list[StartRecord]], Finding | None]:
-    """What is kept of each server's starts, and why it cannot be read where it is there."""
+_Stored = tuple[dict[str, list[StartRecord]], dict[str, int]]
+"""Server → its kept starts, and journal → its gaps."""
+
+
+def _stored(stores: Sequence[Path]) -> tuple[_Stored, Finding | None]:
+    """What the exporter has kept, and why it cannot be read where it is there."""
     for path in stores:
         try:
             if not path.exists():
                 continue
-            return {
+            starts = {
                 server: [start for detail in details if (start := decode_start(detail)) is not None]
                 for server, details in read_starts(path).items()
-            }, None
+            }
+            return (starts, read_gaps(path)), None
         except (StoreError, OSError) as error:
             text = str(error) if isinstance(error, StoreError) else f"{path}: {error.strerror}"
             remedy = "run this check as root or as the user that kvexporter runs as"
-            return {}, Finding("warning", "store", f"{text}: the servers' starts are not compared", remedy)
-    return {}, None
+            return ({}, {}), Finding("warning", "store", f"{text}: the servers' starts are not compared", remedy)
+    return ({}, {}), None
 
 
-async def _look_at_all(targets: list[Target]) -> list[ServerFacts]:
-    return list(await asyncio.gather(*(_look_at(target) for target in targets)))
+async def _look_at_all(targets: list[Target], gaps: Mapping[str, int]) -> list[ServerFacts]:
+    return list(await asyncio.gather(*(_look_at(target, gaps) for target in targets)))
 
 
 def _journal(selection: JournalSelection) -> JournalHealth:
     return with_own_entries(journal_health(selection), selection)
 
 
-async def _look_at(target: Target) -> ServerFacts:
-    journal = await asyncio.to_thread(_journal, target.selection) if target.selection is not None else None
+async def _look_at(target: Target, gaps: Mapping[str, int]) -> ServerFacts:
+    selection = target.selection
+    journal, dropped = None, 0
+    if selection is not None:
+        journal = await asyncio.to_thread(_journal, selection)
+        dropped = await asyncio.to_thread(dropped_lines, selection)
     answers: dict[Endpoint, ApiAnswer] = {}
     props: Props | None = None
     if target.api is not None:
@@ -164,7 +175,15 @@ async def _look_at(target: Target) -> ServerFacts:
                 answers["metrics"] = await api.get("metrics")
         finally:
             await api.aclose()
-    return ServerFacts(target, journal, answers, props, await _shape(target, props))
+    return ServerFacts(
+        target,
+        journal,
+        answers,
+        props,
+        dropped_lines=dropped,
+        gaps=gaps.get(feed_key(selection), 0) if selection is not None else 0,
+        shape=await _shape(target, props),
+    )
 
 
 async def _shape(target: Target, props: Props | None) -> tuple[ModelShape | None, str | None]:

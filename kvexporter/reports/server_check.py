@@ -32,6 +32,10 @@ class ServerFacts:
     answers: Mapping[Endpoint, ApiAnswer] = field(default_factory=dict)
     props: Props | None = None
     """None: not asked, not answered, or not understood."""
+    dropped_lines: int = 0
+    """Lines of its log that journald says it dropped."""
+    gaps: int = 0
+    """Times that entries of its journal were gone before the exporter read them, as far as its store can be read."""
     shape: tuple[ModelShape | None, str | None] = (None, None)
     """What the header of its model's file tells, or why it does not; neither where no file is known."""
 
@@ -145,6 +149,19 @@ def _journal(facts: ServerFacts, told: Collection[str]) -> _Lines:
         )
     elif facts.journal.ok and facts.journal.has_entries:
         yield "ok", f"its log can be read ({target.selection})", ""
+    if facts.dropped_lines:
+        yield (
+            "warning",
+            f"journald dropped {facts.dropped_lines} lines of it above its rate limit: counts from it are lower bounds",
+            "raise LogRateLimitBurst= of its unit, or set LogRateLimitIntervalSec=0 there",
+        )
+    if facts.gaps:
+        yield (
+            "warning",
+            f"entries of it were gone before they were read, {'once' if facts.gaps == 1 else f'{facts.gaps} times'}: "
+            "counts from it are lower bounds",
+            "give the journal more room: SystemMaxUse= (RuntimeMaxUse= in memory) in journald.conf",
+        )
     verbosity = target.options.verbosity if target.options is not None else None
     if verbosity is not None and verbosity < LAUNCH_VERBOSITY:
         yield (

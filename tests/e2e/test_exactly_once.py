@@ -10,6 +10,7 @@ import random
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -245,11 +246,22 @@ def test_a_vacuum_past_the_position_while_the_exporter_was_down_is_one_gap_and_i
             said = "the last entry read is gone: counts from it are lower bounds from now on"
             assert exporter.log().count(said) == 1
             assert shown.value("kvexporter_journal_gaps_total") == 1
+            assert "entries of it were gone before they were read, once: counts from it are lower bounds" in checked(
+                exporter
+            )
 
             assert exporter.stop() == 0
             exporter.launch()
             exporter.wait_ready(60)
             check(exporter, read + read, gaps=1)
+
+
+def checked(exporter: Exporter) -> str:
+    """What `kvexporter check` says of the exporter's configuration and store while it runs."""
+    options = (f"--config.file={exporter.config_file}", f"--storage.path={exporter.store_file}")
+    command = [sys.executable, "-m", "kvexporter", "check", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout
 
 
 def test_a_store_that_cannot_be_read_is_set_aside_and_all_that_the_journal_holds_is_counted(

@@ -201,3 +201,18 @@ def test_a_routers_child_has_its_log_in_the_routers() -> None:
     facts = ServerFacts(target, None, answers(), props(sleeping=None))
     assert texts(facts, "warning") == []
     assert any("router" in text for text in texts(facts, "ok"))
+
+
+def test_lines_that_journald_dropped_make_the_counts_lower_bounds() -> None:
+    facts = ServerFacts(TARGET, GOOD_JOURNAL, answers(), props(), dropped_lines=1234)
+    (warning,) = texts(facts, "warning")
+    assert "dropped 1234 lines" in warning
+    assert "lower bounds" in warning
+    assert "LogRateLimitBurst=" in warning
+
+
+def test_entries_that_were_gone_before_they_were_read_make_the_counts_lower_bounds() -> None:
+    facts = ServerFacts(TARGET, GOOD_JOURNAL, answers(), props(), gaps=2)
+    (warning,) = texts(facts, "warning")
+    assert "2 times: counts from it are lower bounds" in warning
+    assert "SystemMaxUse=" in warning

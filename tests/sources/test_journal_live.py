@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kvexporter.facts import LinesSuppressed
+from kvexporter.sources.journal_dropped import dropped_lines
 from kvexporter.sources.journal_health import journal_health
 from kvexporter.sources.journal_selection import JournalSelection
 from tests.support.collected_journal import CollectedJournal, deleted_files_held
@@ -251,11 +252,15 @@ def test_lines_dropped_by_the_rate_limit_are_told() -> None:
             return bool(journal.events)
 
         journal.follow_until("journald's notice", told, 60)
+        dropped = dropped_lines(journal.reader.selection)
+        of_others = dropped_lines(JournalSelection(unit="other", directory=str(journald.directory)))
         journal.close()
     (notice,) = journal.events
     assert isinstance(notice, LinesSuppressed)
     stored = sum(message.startswith(b"line ") for message in journal.messages)
     assert stored + notice.count >= 3000  # "more" lines were dropped as well
+    assert dropped >= notice.count
+    assert of_others == 0
 
 
 def test_an_entry_sent_without_a_message_is_counted_and_passed_over(journald: LiveJournald) -> None:
