@@ -216,7 +216,8 @@ class CascadeTracker:
         self._close()
 
     def _just_ended(self, at: float) -> bool:
-        return self.ended is not None and abs(at - self.ended) <= SETTLE_SECONDS
+        """An incident has ended and nothing was read since: a machine can stall for seconds between its lines."""
+        return self.ended is not None and abs(at - self.ended) <= PATIENCE_SECONDS
 
     def _released(self, event: ev.Released, at: float, running: Callable[[], Running]) -> None:
         """A request ended: in the error's wake, or as it should while a part of the batch still fails."""

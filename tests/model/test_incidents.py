@@ -388,3 +388,17 @@ def test_a_client_who_gives_up_during_an_incident_is_still_counted() -> None:
     story.line(SEND.format(5)).line(RELEASE.format(0, 5, 262_145)).line(ECHO)
 
     assert story.server.snapshot(story.at).counters.requests_cancelled == 1
+
+
+def test_lines_of_an_incident_on_a_stalled_machine_are_of_that_incident() -> None:
+    story = LogStory().line(START)
+    for slot in range(2):
+        story.line(LAUNCH.format(slot, slot + 10))
+    story.line(UNPLACED.format(1)).line(ERROR.format(0)).wait(7)
+    for slot in range(2):
+        story.line(SEND.format(slot + 10)).line(RELEASE.format(slot, slot + 10, 131_073))
+    story.line(ECHO).wait(100)
+
+    counters = story.server.snapshot(story.at).counters
+
+    assert (counters.incidents["pool"], counters.requests_failed["pool"]) == (1, 2)
