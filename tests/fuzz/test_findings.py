@@ -78,9 +78,18 @@ def test_a_line_that_ends_one_cascade_by_its_time_and_another_by_its_words_count
     echo = "srv update_slots: decode() failed: Context size has been exceeded."
     story = LogStory().line(error)
     story.at += 3
-    story.line(echo)
+    story.line(error).line(echo)
     story.server.conclude()
     assert story.server.snapshot(story.at).counters.incidents["pool"] == 2
+
+
+def test_an_echo_after_a_stall_is_of_the_error_before_it() -> None:
+    error = "srv update_slots: Context size has been exceeded. off = 0, n_batch = 1, ret = 1"
+    story = LogStory().line(error)
+    story.at += 3
+    story.line("srv update_slots: decode() failed: Context size has been exceeded.")
+    story.server.conclude()
+    assert story.server.snapshot(story.at).counters.incidents["pool"] == 1
 
 
 def test_a_server_that_goes_keeps_the_seconds_at_each_fill_that_it_had() -> None:
