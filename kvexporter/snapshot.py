@@ -46,6 +46,12 @@ class PoolSnapshot:
     fill_ratio: float | None
     resident_ratio: float | None
     fill_peak_ratio: float | None
+    demand_tokens: int | None = None
+    """What the requests now running will hold once their prompts are read and their answers, where limited, written."""
+    demand_ratio: float | None = None
+    """Demand by capacity. Above 1 the pool will be full, if all of them run that far."""
+    seconds_to_full: float | None = None
+    """Until the pool is full if it goes on like this; None while it does not fill, cannot overflow, or is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,8 @@ class Incident:
     request_tokens: int | None = None
     """Cause slot: the refused request's size, where the log told it."""
     build: str | None = None
+    demand_above_seconds: float | None = None
+    """How long before its start the running requests were already known to need more than the pool."""
 
 
 @dataclass(frozen=True, slots=True)
