@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import at_rest, catching_up, scraping, server_cost
+from benchmarks import at_rest, catching_up, diagnosing, lead_time, scraping, server_cost
 from benchmarks.measure import Row, table
 
 BENCHMARKS = {
     "catching-up": catching_up.rows,
+    "diagnosing": diagnosing.rows,
     "scraping": scraping.rows,
     "at-rest": at_rest.rows,
     "server-cost": server_cost.rows,
+    "lead-time": lead_time.rows,
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measure import MIB, Row, anonymous_bytes, cpu_seconds, wakeups
+from benchmarks.measure import MIB, Row, anonymous_bytes, cpu_seconds, family, wakeups
 from kvexporter.demo.journal_writer import UNIT, JournalFile, copy_lines
 from kvexporter.demo.story import load_story
 from tests.support.exporter import Exporter
@@ -30,15 +30,16 @@ def rows(*, short: bool) -> Iterator[Row]:
         with _standin(speed) as (port, folder), _exporter(port, folder) as exporter:
             # The story has 5 s to end where the server is to be idle.
             time.sleep(settle if state == "busy" else settle + 5.0)
-            used, woken, began = cpu_seconds(exporter.pid), wakeups(exporter.pid), time.monotonic()
+            pids = family(exporter.pid)
+            used, woken, began = sum(map(cpu_seconds, pids)), sum(map(wakeups, pids)), time.monotonic()
             time.sleep(seconds)
             elapsed = time.monotonic() - began
-            share = (cpu_seconds(exporter.pid) - used) / elapsed
-            wakes = (wakeups(exporter.pid) - woken) / elapsed
+            share = (sum(map(cpu_seconds, pids)) - used) / elapsed
+            wakes = (sum(map(wakeups, pids)) - woken) / elapsed
             processing = exporter.scrape().value("llama_requests_processing", server="bench")
             if not short and bool(processing) != (state == "busy"):
                 raise RuntimeError(f"the stand-in should be {state}, but {processing} requests run")
-            anonymous = anonymous_bytes(exporter.pid)
+            anonymous = sum(map(anonymous_bytes, pids))
         what = f"at rest, one {state} server: share of a core over {seconds:g} s"
         yield Row(what, f"{share:.2%}", f"{goal:.1%}", None if short else share < goal)
         yield Row("... waking up a second", f"{wakes:.1f}")

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.measure import children_cpu
 from tests.support.journal_files import journal_remote
 from tests.support.paths import CACHE, RECORDINGS
 
@@ -48,6 +50,14 @@ def bench_journal(entries: int) -> Path:
             raise RuntimeError(f"systemd-journal-remote: exit {writer.returncode}")
     (folder / "complete").touch()
     return folder
+
+
+def grep(folder: Path) -> tuple[float, float, int]:
+    """(seconds, CPU seconds, lines) of what anybody would type to count the error lines."""
+    command = f'journalctl -u {UNIT} -o cat --directory "$0" | grep -c "{ERROR.decode()}"'
+    began, used = time.perf_counter(), children_cpu()
+    done = subprocess.run(["sh", "-c", command, str(folder)], capture_output=True, check=True, timeout=600)
+    return time.perf_counter() - began, children_cpu() - used, int(done.stdout)
 
 
 def _entries(count: int, logs: list[Path]) -> Iterator[bytes]:

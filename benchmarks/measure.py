@@ -60,6 +60,14 @@ def wakeups(pid: int) -> int:
     return total
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += map(int, (task / "children").read_text().split())
+    return [pid, *children]
+
+
 def anonymous_bytes(pid: int | str = "self") -> int:
     """Memory of a process that belongs to no file."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

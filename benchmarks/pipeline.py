@@ -1,45 +1,60 @@
-"""Reads a whole journal through reader, parser and model in this process, and prints what that took, as JSON.
+"""Reads a whole journal as the daemon does, in two processes, and prints what that took, as JSON.
 
 python -m benchmarks.pipeline FOLDER
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import resource
 import sys
 import time
 from math import inf
 
 from benchmarks.journal import UNIT
 from benchmarks.measure import anonymous_bytes
+from kvexporter.follower import JournalFollower
 from kvexporter.intake import LogIntake
-from kvexporter.llama.log import parse_line
+from kvexporter.reading.link import ReadingLink
 from kvexporter.server import Server
-from kvexporter.sources.journal import JournalReader
 from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.turns import Turns
+
+_LOOK_SECONDS = 0.005
 
 
 def main(folder: str) -> None:
+    """Read it, from the start of the reading process to the last entry's count."""
+    asyncio.run(_main(folder))
+
+
+async def _main(folder: str) -> None:
     server = Server("bench", unit=UNIT)
     intake = LogIntake(lambda port, pid: server)
-    reader = JournalReader(JournalSelection(unit=UNIT, directory=folder), parse_line, writers_from=lambda: inf)
+    link = ReadingLink(Turns())
+    selection = JournalSelection(unit=UNIT, directory=folder)
+    follower = JournalFollower(selection, link, intake.entry, writers_from=lambda: inf)
     began, used = time.perf_counter(), time.process_time()
-    reader.open(seek="head")
-    read, anonymous, more = 0, 0, True
-    while more:
-        result = reader.drain(0.02, intake.entry)
-        read, more = read + result.read, result.more
-        if read % 16 == 0 or not more:
-            anonymous = max(anonymous, anonymous_bytes())
+    follower.start_after(None, 0, head=True)
+    follower.poke()
+    looks = anonymous = 0
+    while follower.read_until == 0.0:
+        await asyncio.sleep(_LOOK_SECONDS)
+        looks += 1
+        if looks % 20 == 0:
+            anonymous = max(anonymous, anonymous_bytes() + anonymous_bytes(link.pid or 0))
     seconds, cpu = time.perf_counter() - began, time.process_time() - used
-    reader.close()
+    follower.close()
+    await link.aclose()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     counters = server.snapshot(0.0).counters
     print(
         json.dumps(
             {
                 "seconds": seconds,
-                "cpu": cpu,
-                "read": read,
+                "cpu": cpu + children.ru_utime + children.ru_stime,
+                "read": follower.lines.total() + intake.results.total(),
                 "matched": intake.results["matched"],
                 "error_lines": counters.error_lines,
                 "anonymous": anonymous,

@@ -32,7 +32,7 @@ def say_news(watched: Watched, now: float, *, caught_up: bool, log_expected: boo
     if silent and not said.silent:
         said.silent = True
         log.warning(
-            "%s: nothing of llama-server's own is in its journal, so requests that die for want of context are not "
+            "%s: nothing of llama-server's own is in its log, so requests that die for want of context are not "
             "counted: does it log elsewhere (StandardOutput=, --log-file, --log-disable)?",
             model.name,
         )
@@ -61,7 +61,7 @@ def say_no_log(watched: Watched) -> None:
     log.log(
         logging.INFO if watched.target.process is None else logging.WARNING,
         "%s: its log is not in a journal, so requests that die for want of context are not counted: run it as a "
-        "systemd service, or name its entries with journal.matches",
+        "systemd service, or name its entries with journal.matches or its file with log.file",
         watched.target.name,
     )
 

@@ -5,6 +5,8 @@ Exit status: 0 all well, 1 something was found or failed, 2 the command line or 
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,15 +16,24 @@ from typing import Any, Literal, NoReturn, TypeVar
 import click
 
 import kvexporter
+from kvexporter.commands.demo import demo
+from kvexporter.commands.diagnose import diagnose
+from kvexporter.commands.incidents import incidents
+from kvexporter.commands.lint import lint
+from kvexporter.commands.plan import plan
+from kvexporter.commands.verify import verify
 from kvexporter.logs import LEVELS, LogFormat, set_up_logging
 from kvexporter.options import (
     SYSTEM_STORE,
     ListenAddress,
+    OneServer,
     RunOptions,
     default_storage_path,
     parse_listen_address,
+    parse_name,
     parse_storage_path,
     parse_telemetry_path,
+    parse_url,
 )
 
 T = TypeVar("T")
@@ -78,6 +89,19 @@ _config_option = click.option(
     help="Configuration file (YAML). Without one, the llama-server processes of this host are found.",
 )  # fmt: skip
 
+_log_file_option = click.option(
+    "--log.file", "log_file", type=_FILE, metavar="FILE",
+    help="Watch one server, whose log is this file, in place of a configuration file. It is followed over rotation.",
+)  # fmt: skip
+_name_option = click.option(
+    "--name", "name", type=_Parsed("name", parse_name), default=None, metavar="NAME",
+    help="The name of that server.  [default: after its log]",
+)  # fmt: skip
+_url_option = click.option(
+    "--url", "url", type=_Parsed("url", parse_url), default=None, metavar="URL",
+    help="Where that server answers.  [default: where its log says]",
+)  # fmt: skip
+
 
 @click.group(
     cls=_Commands,
@@ -120,9 +144,16 @@ def commands() -> None:
     help="File that keeps counters and journal positions over restarts; empty for none. "
     "[default: kvexporter.db in $STATE_DIRECTORY, else in the user's state folder]",
 )  # fmt: skip
+@_log_file_option
+@click.option(
+    "--log.stdin", "log_stdin", is_flag=True,
+    help="Watch one server, whose log is piped into standard input: docker logs -f NAME 2>&1 | kvexporter --log.stdin",
+)  # fmt: skip
+@_name_option
+@_url_option
 @click.option(
     "--log.level", "log_level", type=click.Choice(LEVELS), default="info", show_default=True,
-    help="Lowest level that is logged.",
+    help="Lowest level that kvexporter itself logs.",
 )  # fmt: skip
 @click.option(
     "--log.format", "log_format", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True,
@@ -136,10 +167,15 @@ def run(
     telemetry_path: str,
     enable_lifecycle: bool,
     storage_path: Path | Literal[""] | None,
+    log_file: Path | None,
+    log_stdin: bool,
+    name: str | None,
+    url: str | None,
     log_level: str,
     log_format: LogFormat,
 ) -> int:
     """Run the exporter (the default command)."""
+    one_server = _one_server(config_file, log_file, log_stdin, name, url)
     if config_check:
         return _check_config(config_file, web_config_file)
     set_up_logging(log_level, log_format)
@@ -151,13 +187,28 @@ def run(
 
     options = RunOptions(config_file, tuple(dict.fromkeys(listen_addresses)), telemetry_path, enable_lifecycle)
     options = replace(options, storage_path=default_storage_path() if storage_path is None else storage_path or None)
-    options = replace(options, web_config_file=web_config_file)
+    options = replace(options, web_config_file=web_config_file, one_server=one_server)
     try:
         return run_daemon(options)
     except ConfigError as error:
         raise _Unusable(str(error)) from None
     except ListenError as error:
         raise _Failure(str(error)) from None
+
+
+def _one_server(
+    config_file: Path | None, log_file: Path | None, log_stdin: bool, name: str | None, url: str | None
+) -> OneServer | None:
+    """The server that the command line tells of, if it does."""
+    if log_file is None and not log_stdin:
+        if name is not None or url is not None:
+            raise click.UsageError("--name and --url belong to --log.file or --log.stdin")
+        return None
+    if log_file is not None and log_stdin:
+        raise click.UsageError("expected --log.file or --log.stdin, found both")
+    if config_file is not None:
+        raise click.UsageError("--log.file and --log.stdin take the place of --config.file, which has log: by server")
+    return OneServer(log_file.absolute() if log_file is not None else None, name, url)
 
 
 def _check_config(config_file: Path | None, web_config_file: Path | None) -> int:
@@ -198,21 +249,32 @@ def _say_usable(file: Path, what: str, warnings: Sequence[str]) -> None:
     help="File that the exporter keeps its counters in; read to compare the servers' last two starts. "
     "[default: that of the packaged unit, else of this user]",
 )  # fmt: skip
-def check(config_file: Path | None, storage_path: Path | None) -> int:
+@_log_file_option
+@_name_option
+@_url_option
+def check(
+    config_file: Path | None, storage_path: Path | None, log_file: Path | None, name: str | None, url: str | None
+) -> int:
     """Say what was found, what can be read, what is missing, and how to mend it.
 
     Exit status 1 if something is missing. Run it as the user that kvexporter runs as: for the packaged unit, whose user
     exists only while it runs, root is told a command for that.
     """
-    from kvexporter.config import Config, ConfigError, load_config
+    from kvexporter.config import Config, ConfigError, config_of_one, load_config
     from kvexporter.reports.check import exit_status, format_findings, gather
 
+    one = _one_server(config_file, log_file, False, name, url)
     try:
         config = load_config(config_file) if config_file is not None else Config()
+        if one is not None:
+            config = config_of_one(one.name, one.url, one.log_file)
     except ConfigError as error:
         raise _Unusable(str(error)) from None
     stores = (SYSTEM_STORE, default_storage_path()) if storage_path is None else (storage_path,)
-    findings = gather(config, stores=stores, command=_own_command("check", config_file, storage_path))
+    command = _own_command("check", config_file, storage_path)
+    if one is not None:
+        command += [f"--log.file={one.log_file}", *(f"--{k}={v}" for k, v in (("name", name), ("url", url)) if v)]
+    findings = gather(config, stores=stores, command=command)
     click.echo(format_findings(findings), nl=False)
     return exit_status(findings)
 
@@ -277,26 +339,12 @@ def replay(
     return 0
 
 
-@commands.command(short_help="Replay an incident against the real exporter, to look at.")
-@click.option("--once", is_flag=True, help="End after one story; exit 1 if the exporter missed the incident.")
-@click.option(
-    "--speed", type=click.FloatRange(0.1, 1000), default=12.0, show_default=True, help="Times faster than recorded."
-)
-@click.option(
-    "--port", type=click.IntRange(1, 65535), help="The exporter's port.  [default: 9889, or the next free one]"
-)
-@click.option(
-    "--linger", type=click.FloatRange(0, 3600), default=10.0, show_default=True,
-    help="Seconds between the incident and the next story.",
-)  # fmt: skip
-def demo(once: bool, speed: float, port: int | None, linger: float) -> int:
-    """Replay the incident of four agents in one KV pool, with the real exporter watching it.
-
-    Needs no llama-server, model or GPU. Ends with Ctrl-C and leaves nothing behind.
-    """
-    from kvexporter.demo.run import DemoOptions, run_demo
-
-    return run_demo(DemoOptions(once, speed, port, linger))
+commands.add_command(demo)
+commands.add_command(diagnose)
+commands.add_command(incidents)
+commands.add_command(lint)
+commands.add_command(plan)
+commands.add_command(verify)
 
 
 def run_cli(arguments: Sequence[str]) -> int:
@@ -321,4 +369,26 @@ def _fail(message: str, status: int) -> int:
 
 def main() -> NoReturn:
     """Entry point of the command `kvexporter`."""
-    sys.exit(run_cli(sys.argv[1:]))
+    _open_closed_streams()
+    try:
+        sys.exit(run_cli(sys.argv[1:]))
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+    # What could not be written would be tried again at the end, with a traceback.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(_fail("what is printed cannot be written: no room is left where it goes", 2))
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _open_closed_streams() -> None:
+    """Have what was closed before the start (`<&-`) read as empty, or written to nowhere."""
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
+from kvexporter.config_alerting import ALERTING, AlertingConfig
 from kvexporter.config_kinds import (
     BOOLEAN,
     DIRECTORY,
@@ -20,9 +20,12 @@ from kvexporter.config_kinds import (
     UNIT,
     URL,
     duration,
+    host_and_port,
     integer,
 )
+from kvexporter.config_log import LOG, LogConfig, name_of_file
 from kvexporter.config_reading import ConfigError, Key, ListOf, Place, Section, read_file
+from kvexporter.config_tls import TLS, TlsConfig
 
 __all__ = [
     "CONFIG",
@@ -31,6 +34,7 @@ __all__ = [
     "GeometryConfig",
     "JournalConfig",
     "JournalDefaults",
+    "LogConfig",
     "ServerConfig",
     "TlsConfig",
     "load_config",
@@ -91,26 +95,6 @@ def _check_journal(place: Place, journal: JournalConfig) -> JournalConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class TlsConfig:
-    """How the server's certificate is checked, and which one is shown to it. Files are read anew when they change."""
-
-    ca_file: Annotated[Path | None, Key(FILE, "Certificates (PEM) to trust instead of the system's.")] = None
-    cert_file: Annotated[Path | None, Key(FILE, "Certificate (PEM) to show to the server.")] = None
-    key_file: Annotated[Path | None, Key(FILE, "Private key of `cert_file`.", "it is in `cert_file`")] = None
-    insecure_skip_verify: Annotated[
-        bool, Key(BOOLEAN, "Accept any certificate. Anyone on the way can then read the API key.", "`false`")
-    ] = False
-
-
-def _check_tls(place: Place, tls: TlsConfig) -> TlsConfig:
-    if tls.key_file is not None and tls.cert_file is None:
-        raise place.refuse("expected cert_file beside key_file, found only key_file")
-    if tls.insecure_skip_verify and tls.ca_file is not None:
-        raise place.refuse("expected ca_file or insecure_skip_verify, found both")
-    return tls
-
-
-@dataclass(frozen=True, slots=True)
 class GeometryConfig:
     """The pool's shape, for servers that do not tell it. Wins over everything that is observed."""
 
@@ -144,14 +128,14 @@ def _check_geometry(place: Place, geometry: GeometryConfig) -> GeometryConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One llama-server. Needs at least one of url, unit, user_unit, journal; the rest is found out where it can be."""
+    """One llama-server. Needs at least one of url, unit, user_unit, journal, log; the rest is found if it can be."""
 
     name: Annotated[
         str,
         Key(
             NAME,
             "Value of the label `server` on all its series. Must be unique.",
-            "the unit without `.service`, else the URL's host:port",
+            "the unit without `.service`, else the URL's host:port, else the log file's name",
         ),
     ] = ""
     url: Annotated[
@@ -166,13 +150,17 @@ class ServerConfig:
         JournalConfig | None,
         Key(Section(JournalConfig, _check_journal), "Which journal entries are its own.", "the unit's"),
     ] = None
+    log: Annotated[
+        LogConfig | None,
+        Key(LOG, "Its log, if that does not go to a journal; it takes the journal's place.", "the journal"),
+    ] = None
     api_key_file: Annotated[
         Path | None,
         Key(FILE, "File with the API key, if it demands one: the first line that is not empty.", "none"),
     ] = None
     tls: Annotated[
         TlsConfig | None,
-        Key(Section(TlsConfig, _check_tls), "TLS options of an https server.", "the system's certificates"),
+        Key(TLS, "TLS options of an https server.", "the system's certificates"),
     ] = None
     poll_interval: Annotated[
         float | None, Key(_POLL, "As the key of the same name above, for this server.", "the key above")
@@ -196,8 +184,10 @@ class ServerConfig:
 
 
 def _check_server(place: Place, server: ServerConfig) -> ServerConfig:
-    if server.url is None and server.unit is None and server.user_unit is None and server.journal is None:
-        raise place.refuse("expected at least one of url, unit, user_unit, journal, found none of them")
+    if (server.url, server.unit, server.user_unit, server.journal, server.log) == (None,) * 5:
+        raise place.refuse("expected at least one of url, unit, user_unit, journal, log, found none of them")
+    if server.journal is not None and server.log is not None:
+        place.note("expected journal or log, found both: the log of a server is read in one place")
     if server.unit is not None and server.user_unit is not None:
         place.note("expected unit or user_unit, found both")
     if (server.unit or server.user_unit) and server.journal is not None and server.journal.matches:
@@ -213,7 +203,7 @@ def _check_server(place: Place, server: ServerConfig) -> ServerConfig:
         place.note("expected an https:// url beside tls, found an http:// one")
     name = server.name or _default_name(server)
     if not name:
-        raise place.refuse("expected a name, found none, and there is no unit or url to take one from")
+        raise place.refuse("expected a name, found none, and there is no unit, url or log file to take one from")
     return replace(server, name=name)
 
 
@@ -221,11 +211,11 @@ def _default_name(server: ServerConfig) -> str:
     unit = server.unit or server.user_unit
     if unit is not None:
         return unit.removesuffix(".service")
-    if server.url is None:
-        return ""
-    parts = urlsplit(server.url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    if server.url is not None:
+        return host_and_port(server.url)
+    if server.log is not None:
+        return name_of_file(server.log.file) if server.log.file is not None else "stdin"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +248,10 @@ class Config:
         tuple[ServerConfig, ...],
         Key(ListOf(Section(ServerConfig, _check_server), limit=MAX_SERVERS), "The servers to watch.", "none"),
     ] = ()
+    alerting: Annotated[
+        AlertingConfig | None,
+        Key(ALERTING, "Whom kvexporter tells of the pool's alerts by itself: docs/alerting.md.", "off"),
+    ] = None
     warnings: tuple[str, ...] = ()
     """What is suspicious but usable, one line each with file, line and key."""
 
@@ -283,12 +277,18 @@ class Config:
 
 def _check_config(place: Place, config: Config) -> Config:
     seen: dict[str, int] = {}
+    logs: dict[Path | None, int] = {}
     nodes = next((value for key, value in place.node.value if key.value == "servers"), None)
     for index, server in enumerate(config.servers):
         at = place.inner(nodes.value[index], f"servers[{index}]") if nodes is not None else place
         if server.name in seen:
             at.note(f"expected a name of its own, found {server.name!r}, taken on line {seen[server.name]}")
         seen.setdefault(server.name, at.line)
+        if server.log is not None:
+            what = "a log file of its own" if server.log.file is not None else "stdin for one server only"
+            if server.log.file in logs:
+                at.note(f"expected {what}, found that of the server on line {logs[server.log.file]}")
+            logs.setdefault(server.log.file, at.line)
     if config.discovery is False and not config.servers:
         raise place.refuse("expected servers or discovery, found neither: there would be nothing to watch")
     return config
@@ -296,6 +296,14 @@ def _check_config(place: Place, config: Config) -> Config:
 
 CONFIG = Section(Config, _check_config)
 """The schema of the whole file."""
+
+
+def config_of_one(name: str | None, url: str | None, log_file: Path | None) -> Config:
+    """The configuration of one server whose log is a file, or is piped into standard input if there is none."""
+    log = LogConfig(file=log_file) if log_file is not None else LogConfig(stdin=True)
+    server = ServerConfig(url=url, log=log)
+    # Named after its log rather than after its address, which all of a host's containers may share.
+    return Config(servers=(replace(server, name=name or _default_name(replace(server, url=None))),))
 
 
 def load_config(path: Path) -> Config:

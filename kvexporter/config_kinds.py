@@ -21,6 +21,8 @@ _UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _JOURNAL_FIELD = re.compile(r"_{0,2}[A-Z][A-Z0-9_]{0,62}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.@:-]{1,200}")
 _ENDPOINTS = frozenset({"metrics", "health", "props", "slots", "models", "completion", "completions"})
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_OWN_LABELS = ("alertname", "severity", "server", "cause")
 _STRING = "tag:yaml.org,2002:str"
 
 
@@ -147,6 +149,20 @@ DIRECTORY = Scalar("absolute path of a folder", _directory)
 
 
 def _url(place: Place) -> str:
+    text = _address(place)
+    parts = urlsplit(text)
+    if parts.query or text.endswith("?"):
+        raise place.refuse("expected a URL without ? and #; only the base path of the server belongs here")
+    last = parts.path.rstrip("/").rpartition("/")[2]
+    if last in _ENDPOINTS:
+        place.warn(
+            f"the URL ends with /{last}, the address of one thing that the server answers: expected the server's own, "
+            "without it"
+        )
+    return text.rstrip("/")
+
+
+def _address(place: Place) -> str:
     # The value is never repeated: a URL can carry a password.
     wanted = "an http:// or https:// URL such as http://127.0.0.1:8080"
     text = _text(place, "a URL")
@@ -160,23 +176,48 @@ def _url(place: Place) -> str:
     if not host or " " in text or port == 0:
         raise place.refuse(f"expected {wanted}, found no valid host and port")
     if "@" in parts.netloc:
-        raise place.refuse("expected a URL without user and password: secrets are only read from files (api_key_file)")
-    if parts.query or parts.fragment or text.endswith(("?", "#")):
+        raise place.refuse("expected a URL without user and password: secrets are only read from files")
+    if parts.fragment or text.endswith("#"):
         raise place.refuse("expected a URL without ? and #; only the base path of the server belongs here")
-    last = parts.path.rstrip("/").rpartition("/")[2]
-    if last in _ENDPOINTS:
-        place.warn(
-            f"the URL ends with /{last}, the address of one thing that the server answers: expected the server's own, "
-            "without it"
-        )
     try:
-        ApiTarget(text.rstrip("/"))
+        ApiTarget(text.partition("?")[0].rstrip("/"))
     except ValueError:  # the client is stricter in some corners
         raise place.refuse(f"expected {wanted}, found no valid host and port") from None
-    return text.rstrip("/")
+    return text
+
+
+def host_and_port(url: str) -> str:
+    """Give `host:port` of a URL of the kinds below, with the scheme's own port where it names none."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 URL = Scalar("http or https URL, with the base path if there is one", _url)
+
+RECEIVER_URL = Scalar("http or https URL", _address)
+
+
+TEXT = Scalar("text", lambda place: _text(place, "a text"))
+
+
+def _labels(place: Place) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for name, (key_node, node) in read_mapping(place).items():
+        inner = place.inner(node, name)
+        if not _LABEL.fullmatch(name) or name.startswith("__"):
+            raise place.inner(key_node, name).refuse("expected a label's name: letters, digits and _, no digit first")
+        if name in _OWN_LABELS:
+            raise place.inner(key_node, name).refuse(f"expected a label other than {', '.join(_OWN_LABELS)}")
+        labels[name] = _text(inner, "the label's value, a text")
+        if len(labels[name]) > 128:
+            raise inner.refuse("expected a label's value of at most 128 characters, found more")
+    if len(labels) > 20:
+        raise place.refuse(f"expected at most 20 labels, found {len(labels)}")
+    return labels
+
+
+LABELS = Scalar("group of label: value", _labels)
 
 
 def _namespace(place: Place) -> str:

@@ -207,8 +207,9 @@ class Section(Generic[T]):
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    if name.lower() in _SECRET_KEYS and "api_key_file" in known:
-        return "secrets are only read from files: expected api_key_file with the path of a file"
+    for file_key in ("api_key_file", "password_file"):
+        if name.lower() in _SECRET_KEYS and file_key in known:
+            return f"secrets are only read from files: expected {file_key} with the path of a file"
     if name == "<<":
         return "merge keys are not supported: write the keys out"
     close = difflib.get_close_matches(name, known, n=1)

@@ -8,11 +8,14 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from kvexporter import __version__
+from kvexporter.alerting.alerter import Alerter
 from kvexporter.aside import Aside
-from kvexporter.config import Config, ConfigError, load_config
+from kvexporter.config import Config, ConfigError, config_of_one, load_config
+from kvexporter.config_alerting import AlertmanagerConfig, WebhookConfig
 from kvexporter.facts import FoundProcess
 from kvexporter.feed import selection_of
 from kvexporter.fleet import Fleet
@@ -20,8 +23,8 @@ from kvexporter.gpu_worker import GpuWorker
 from kvexporter.keeper import Keeper
 from kvexporter.options import RunOptions
 from kvexporter.snapshot import CollectorStatus, ExporterSnapshot
-from kvexporter.sources.discovery import discover
-from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.sources.discovery import Discovery
+from kvexporter.sources.log_selection import Selection
 from kvexporter.sources.service_manager import ServiceManager
 from kvexporter.targets import gone_targets, plan_targets
 from kvexporter.web.app import create_app
@@ -32,12 +35,16 @@ log = logging.getLogger(__name__)
 
 DISCOVERY_SECONDS = 10.0
 DISCOVERY_DEADLINE = 10.0
+SEARCH_SECONDS = 60.0
+"""Between two looks at all processes of the host; in between only new ones are looked at."""
 SOON_SECONDS = 0.5
 """A new process is looked for this long after the log or the process table spoke of one."""
 PROCESS_SECONDS = 2.0
 JOURNAL_CHECK_SECONDS = 10.0
 BUSY_JOURNAL_SECONDS = 0.1
 JOURNAL_SECONDS = 1.0
+ALERT_SECONDS = 0.5
+"""Between two looks at what alerts hold, while a server works or an alert is on."""
 TICK_SECONDS = 1.0
 IDLE_SECONDS = 5.0
 """Between two rounds of these steps while nothing happens: each wakes a processor that may sleep otherwise."""
@@ -65,10 +72,14 @@ class Daemon:
         self._clock = clock
         self._keeper = Keeper(options.storage_path)
         self._fleet = Fleet(self._look_soon, self._keeper, clock)
+        self._alerter = Alerter(self._keeper, clock)
         self._manager = ServiceManager()
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
+        self._processes_found = Discovery()
         self._discoverer: Aside[list[FoundProcess]] = Aside("looking for processes")
+        self._searched = -math.inf
+        """When all processes were looked at last (monotonic)."""
         self._gpus = GpuWorker()
         self._ready = False
         self._collectors: dict[str, CollectorStatus] = {}
@@ -95,6 +106,7 @@ class Daemon:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
         self._keeper.start()
+        self._alerter.configure(self._config.alerting)
         await self._discover()
         app = create_app(
             self.snapshot,
@@ -116,6 +128,7 @@ class Daemon:
                 ("gpu", self._read_gpus),
                 ("journal", self._journals),
                 ("journal check", self._check_journals),
+                ("alerting", self._alerts),
             )
         ]
         await self._stop.wait()
@@ -126,6 +139,7 @@ class Daemon:
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.aclose()
         self._fleet.keep(at_once=True)
+        await self._alerter.aclose()
         await self._fleet.aclose()
         await self._gpus.aclose()
         self._keeper.close()
@@ -143,6 +157,9 @@ class Daemon:
             )
         if self._options.storage_path is not None:
             collectors["store"] = CollectorStatus(self._keeper.problem is None, 0.0, self._keeper.problem)
+        if (alerting := self._alerter.status) is not None:
+            collectors["alerting"] = alerting
+        managers, hooks = self._alerter.tallies(AlertmanagerConfig), self._alerter.tallies(WebhookConfig)
         lags = [feed.follower.lag for feed in self._fleet.feeds if feed.follower.lag is not None]
         return ExporterSnapshot(
             at=now,
@@ -158,6 +175,10 @@ class Daemon:
             gpus=self._gpus.report.gpus,
             unified_memory_total=self._gpus.report.unified_total,
             unified_memory_available=self._gpus.report.unified_available,
+            alerts_sent={name: tally.sent for name, tally in managers.items()},
+            alert_send_failures={name: tally.failures for name, tally in managers.items()},
+            webhook_alerts_sent={name: tally.sent for name, tally in hooks.items()},
+            webhook_failures={name: tally.failures for name, tally in hooks.items()},
         )
 
     async def reload(self) -> str | None:
@@ -178,6 +199,7 @@ class Daemon:
         for warning in config.warnings:
             log.warning("%s", warning)
         log.info("configuration reloaded: %s", self._options.config_file)
+        self._alerter.configure(config.alerting)
         await self._discover()
         return None
 
@@ -200,6 +222,7 @@ class Daemon:
         if self._fleet.heard.is_set():
             self._heard_at = time.monotonic()
             self._fleet.heard.clear()
+            self._alerter.wake.set()
         self._keeper.step()
         if self._keeper.fatal is not None:
             log.error("%s", self._keeper.fatal)
@@ -208,18 +231,33 @@ class Daemon:
         if self._keeper.settled and not self._recalled:
             self._recalled = True
             self._fleet.show_down(gone_targets(self._config, self._stored_journals()))
-        self._fleet.read_journals()
+        lately = not self._ready or time.monotonic() - self._heard_at < IDLE_SECONDS
+        pause = JOURNAL_SECONDS if lately else IDLE_SECONDS
+        self._fleet.read_journals(BUSY_JOURNAL_SECONDS if self._fleet.busy else pause)
         self._fleet.keep()
-        if self._fleet.busy or not self._ready:
-            return BUSY_JOURNAL_SECONDS
-        # Announced lines are read at once; this is for the unannounced, and for writing what was counted.
-        lately = time.monotonic() - self._heard_at < IDLE_SECONDS
+        # What is heard is written soon; the rest of the time this looks after journals that cannot be read.
         try:
-            async with asyncio.timeout(_until_next(JOURNAL_SECONDS if lately else IDLE_SECONDS)):
+            async with asyncio.timeout(_until_next(pause)):
                 await self._fleet.heard.wait()
         except TimeoutError:
             return 0.0
         return BUSY_JOURNAL_SECONDS
+
+    async def _alerts(self) -> float:
+        self._alerter.wake.clear()
+        if self._alerter.enabled and self._keeper.settled:
+            servers = self._fleet.snapshots(self._clock())
+            self._alerter.step(servers, self._fleet.up_to_date() if self._ready else None)
+        if self._alerter.enabled and (self._fleet.busy or self._alerter.active or not self._ready):
+            return ALERT_SECONDS
+        # A server without a log begins to work unheard.
+        pause = TICK_SECONDS if self._alerter.enabled and self._fleet.watches_processes else IDLE_SECONDS
+        try:
+            async with asyncio.timeout(_until_next(pause)):
+                await self._alerter.wake.wait()
+        except TimeoutError:
+            return 0.0
+        return ALERT_SECONDS
 
     async def _check_journals(self) -> float:
         for feed in list(self._fleet.feeds):
@@ -255,21 +293,27 @@ class Daemon:
         return GPU_SECONDS if self._fleet.watched else IDLE_GPU_SECONDS
 
     async def _discovery(self) -> float:
+        asked = False
         try:
-            async with asyncio.timeout(DISCOVERY_SECONDS):
+            async with asyncio.timeout(_until_next(DISCOVERY_SECONDS)):
                 await self._look.wait()
+                asked = True
                 self._look.clear()
                 await asyncio.sleep(SOON_SECONDS)
         except TimeoutError:
             pass
-        await self._discover()
+        await self._discover(thorough=asked or time.monotonic() - self._searched >= SEARCH_SECONDS)
         return 0.0
 
-    async def _discover(self) -> None:
+    async def _discover(self, *, thorough: bool = True) -> None:
         """Look which llama-servers there are and watch them. With thousands of processes that takes a while."""
         began = time.perf_counter()
+        if thorough:
+            self._searched = time.monotonic()
         try:
-            found = await self._discoverer.call(discover, DISCOVERY_DEADLINE)
+            found = await self._discoverer.call(
+                partial(self._processes_found.find, thorough=thorough), DISCOVERY_DEADLINE
+            )
         except (OSError, TimeoutError) as error:
             self._collectors["discovery"] = CollectorStatus(False, time.perf_counter() - began, str(error))
             if not self._fleet.watched:
@@ -278,7 +322,7 @@ class Daemon:
         self._collectors["discovery"] = CollectorStatus(True, time.perf_counter() - began)
         self._fleet.apply(plan_targets(self._config, found))
 
-    def _stored_journals(self) -> Iterator[tuple[JournalSelection, list[str]]]:
+    def _stored_journals(self) -> Iterator[tuple[Selection, list[str]]]:
         """The journals that an earlier exporter read until lately, and the servers that wrote into them."""
         for key, servers in self._keeper.stored(self._clock() - REMEMBER_SECONDS):
             selection = selection_of(key)
@@ -328,6 +372,8 @@ def run_daemon(options: RunOptions) -> int:
     path = options.config_file
     if path is not None:
         config = load_config(Path(path))
+    elif options.one_server is not None:
+        config = config_of_one(options.one_server.name, options.one_server.url, options.one_server.log_file)
     for warning in config.warnings:
         log.warning("%s", warning)
     web_config = LiveWebConfig(options.web_config_file) if options.web_config_file is not None else None

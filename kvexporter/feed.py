@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from kvexporter.follower import JournalFollower
 from kvexporter.intake import MAX_CHILDREN, LogIntake
 from kvexporter.llama.events import ChildStarting
 from kvexporter.server import ServerMemory
-from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.sources.log_selection import Selection, selection_from_stored, stored_fields
 
 
 @dataclass(slots=True)
 class Feed:
     """One journal and the servers that write into it."""
 
-    selection: JournalSelection
+    selection: Selection
     follower: JournalFollower
     intake: LogIntake
     members: list[str] = field(default_factory=list)
@@ -58,14 +58,14 @@ class ChildNames:
         return self._names.get(port)
 
 
-def feed_key(selection: JournalSelection) -> str:
-    """Under which a journal is stored: what of it is read."""
-    return json.dumps({name: value for name, value in asdict(selection).items() if value}, sort_keys=True)
+def feed_key(selection: Selection) -> str:
+    """Under which a journal or another log is stored: what of it is read."""
+    return json.dumps(stored_fields(selection), sort_keys=True)
 
 
-def selection_of(key: str) -> JournalSelection | None:
-    """The journal that is stored under a key; None of one that cannot be read."""
+def selection_of(key: str) -> Selection | None:
+    """The journal or log that is stored under a key; None of one that cannot be read."""
     try:
-        return JournalSelection(**{**json.loads(key), "matches": tuple(json.loads(key).get("matches", ()))})
+        return selection_from_stored(dict(json.loads(key)))
     except (ValueError, TypeError):
         return None

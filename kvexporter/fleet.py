@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kvexporter.announcing import say_news, say_no_log
+from kvexporter.catching_up import without_the_past
 from kvexporter.facts import GpuSample
 from kvexporter.feed import Feed
 from kvexporter.gpu_memory import process_memory
@@ -84,7 +85,7 @@ class Fleet:
 
     async def aclose(self) -> None:
         """Stop all sources."""
-        self._journals.close()
+        await self._journals.aclose()
         for watched in self.watched.values():
             self._polling.stop(watched)
         await self._polling.aclose()
@@ -194,9 +195,9 @@ class Fleet:
                 held = process_memory(gpus, process.pid, visible)
             watched.model.gpu_memory_seen(held)
 
-    def read_journals(self) -> None:
-        """Read what there is; a journal that is new here first gets back what was stored of it."""
-        self._journals.read()
+    def read_journals(self, pace: float) -> None:
+        """Have every journal read, and tried every `pace` seconds besides what it announces."""
+        self._journals.read(pace)
 
     def keep(self, *, at_once: bool = False) -> None:
         """Have what was counted written: at once when an incident has closed or if told so, else once a second."""
@@ -252,7 +253,20 @@ class Fleet:
     def snapshots(self, now: float) -> tuple[ServerSnapshot, ...]:
         """All servers by name, but not a router's models that are not loaded."""
         shown = (self.watched[name] for name in sorted(self.watched))
-        return tuple(w.model.snapshot(now) for w in shown if w.target.process is not None or not self._unloaded(w))
+        return tuple(self._snapshot(w, now) for w in shown if w.target.process is not None or not self._unloaded(w))
+
+    def _snapshot(self, watched: Watched, now: float) -> ServerSnapshot:
+        feed, snapshot = self._journals.of(watched), watched.model.snapshot(now)
+        return snapshot if feed is None or feed.follower.caught_up else without_the_past(snapshot)
+
+    def up_to_date(self) -> set[str]:
+        """The servers whose models are of now: their logs, where they are read, have been caught up with."""
+        feeds = {name: self._journals.of(watched) for name, watched in self.watched.items()}
+        return {
+            name
+            for name, feed in feeds.items()
+            if (feed is None or feed.follower.caught_up) and not self.watched[name].model.behind
+        }
 
     def left_out(self) -> dict[str, int]:
         """Kind → times that something was left out because there was too much of it."""

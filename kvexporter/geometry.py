@@ -54,6 +54,9 @@ class StartupLog:
     single_buffer: bool = False
     cache_bytes: int | None = None
     pool_bytes: int | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    """Of the pool's own cache, as its size line names them."""
     drops_idle_caches: bool = False
     """The build prints the one start-up line: such builds drop idle slots' caches unasked when a task starts."""
     _early: bool = False
@@ -108,6 +111,7 @@ class StartupLog:
                     self.single_buffer = True
                     self._add_bytes(total_bytes)
                     self.pool_bytes = self.pool_bytes or total_bytes
+                    self.cache_type_k, self.cache_type_v = event.k_type, event.v_type
             case ev.RecurrentCacheSize(total_bytes):
                 if self._of_main_model():
                     self._add_bytes(total_bytes)
@@ -164,6 +168,7 @@ class StartupLog:
             self.cells, self.streams = event.cells, event.streams
             self.single_buffer = event.streams is None
             self.pool_bytes = event.total_bytes
+            self.cache_type_k, self.cache_type_v = event.k_type, event.v_type
 
     def _add_bytes(self, size: int) -> None:
         self.cache_bytes = (self.cache_bytes or 0) + size

@@ -14,8 +14,8 @@ def incident_fields(incident: Incident, *, since_start: bool = False) -> dict[st
     """Give the incident's fields. `since_start`: its times are seconds since the server's start."""
     return {
         "cause": incident.cause,
-        "started": _time(incident.started, since_start),
-        "ended": _time(incident.ended, since_start),
+        "started": moment_field(incident.started, since_start),
+        "ended": moment_field(incident.ended, since_start),
         "slots": [
             {"slot": slot.slot, "task": slot.task, "tokens": slot.tokens, "share": slot.share}
             for slot in incident.slots
@@ -33,7 +33,8 @@ def incident_fields(incident: Incident, *, since_start: bool = False) -> dict[st
     }
 
 
-def _time(at: float, since_start: bool) -> str | float:
+def moment_field(at: float, since_start: bool) -> str | float:
+    """Give a moment as a JSON field."""
     if since_start:
         return at
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from kvexporter.llama import events as ev
 from kvexporter.llama.slots import MOST_SLOTS
 from kvexporter.pool_geometry import Geometry
-from kvexporter.snapshot import Incident, IncidentSlot
+from kvexporter.snapshot import Cause, Incident, IncidentSlot
 
 Running = Mapping[int, tuple[int | None, int | None]]
 """Slot → (task, tokens) of the slots that run a task."""
@@ -69,6 +69,8 @@ class Cascade:
     offset: int = NO_OFFSET
     prompts: dict[int, int] = field(default_factory=dict)
     """Task → size of its whole prompt, of those running at the start, where it was logged."""
+    demand_above_since: float | None = None
+    """Since when the requests running at the start were known by the log to need more than the pool."""
     size: int | None = None
     """The batch that failed last."""
     batch: int | None = None
@@ -334,9 +336,11 @@ def pool_incident(cascade: Cascade, geometry: Geometry, build: str | None, paren
     total = _held_together(held, parents, cascade.prompts)
     excess = total - capacity if total is not None and capacity is not None else None
     unplaced = cascade.unplaced_batch
+    cause: Cause = "slot" if geometry.shared is False else "pool"
+    above_since = cascade.demand_above_since if cause == "pool" else None
     sized = {slot: tokens for slot, (_, tokens) in held.items() if tokens is not None}
     return Incident(
-        cause="slot" if geometry.shared is False else "pool",
+        cause=cause,
         started=cascade.started,
         ended=cascade.last,
         slots=tuple(
@@ -351,6 +355,7 @@ def pool_incident(cascade: Cascade, geometry: Geometry, build: str | None, paren
         adds_up=excess == unplaced if excess is not None and unplaced is not None else None,
         biggest_slot=max(sized, key=lambda slot: sized[slot]) if sized else None,
         build=build,
+        demand_above_seconds=max(0.0, cascade.started - above_since) if above_since is not None else None,
     )
 
 

@@ -71,7 +71,9 @@ class LogIntake:
             return server
         if entry.continued:
             self.results["continued"] += 1
-            if CONTEXT_ERROR not in entry.message:
+            piece = entry.reading
+            mentions = piece.mentions_context_error if type(piece) is LogLine else CONTEXT_ERROR in entry.message
+            if not mentions:
                 return None
             server = self._server_of(None, entry.pid)  # a piece is no line, but grep would count it
             server.line(LogLine(None, mentions_context_error=True), entry.at)

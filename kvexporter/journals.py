@@ -15,10 +15,12 @@ from kvexporter.feed import Feed
 from kvexporter.follower import JournalFollower
 from kvexporter.intake import LogIntake
 from kvexporter.keeper import Keeper
-from kvexporter.llama.log import parse_line
 from kvexporter.log_writers import LogWriters
+from kvexporter.reading.link import ReadingLink
 from kvexporter.sources.journal_mark import parse_mark
 from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.sources.log_mark import parse_log_mark
+from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
 from kvexporter.turns import Turns
 from kvexporter.watched import Roster, Watched
 
@@ -45,6 +47,9 @@ class Journals:
         self._keeper = keeper
         self._clock = clock
         self._turns = Turns()
+        self._links: dict[_Place, ReadingLink] = {}
+        """Where logs are → who reads them: a dead disk holds up nothing but what is on it."""
+        self._leaving: set[asyncio.Task[None]] = set()
         self._said: set[str] = set()
         """Kinds of errors that have been logged."""
         self._lines_before: Counter[str] = Counter()
@@ -81,13 +86,18 @@ class Journals:
                 self.feeds.remove(feed)
                 self._lines_before.update(_lines(feed))
                 self._gaps_before[feed.key] = feed.follower.gaps
+        for place in self._links.keys() - {_place(feed.selection) for feed in self.feeds}:
+            leaving = asyncio.get_running_loop().create_task(self._links.pop(place).aclose())
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Stop reading."""
         for feed in self.feeds:
             feed.follower.close()
+        await asyncio.gather(*(link.aclose() for link in self._links.values()), *self._leaving)
 
-    def _feed(self, selection: JournalSelection) -> Feed:
+    def _feed(self, selection: Selection) -> Feed:
         for feed in self.feeds:
             if feed.selection == selection:
                 return feed
@@ -96,15 +106,20 @@ class Journals:
         intake = LogIntake(writers.of, writers.names.starting)
         follower = JournalFollower(
             selection,
-            parse_line,
+            self._link(selection),
             lambda entry: self._survive(intake, writers, entry),
             writers_from=writers.matter_from,
-            turns=self._turns,
         )
         feed = Feed(selection, follower, intake, members)
         writers.memories = lambda: feed.memories
         self.feeds.append(feed)
         return feed
+
+    def _link(self, selection: Selection) -> ReadingLink:
+        place = _place(selection)
+        if place not in self._links:
+            self._links[place] = ReadingLink(self._turns, stdin=isinstance(selection, StdinSelection))
+        return self._links[place]
 
     # ---- entries -----------------------------------------------------------------------------------------------
 
@@ -157,10 +172,15 @@ class Journals:
 
     # ---- reading and keeping -----------------------------------------------------------------------------------
 
-    def read(self) -> None:
-        """Read what there is; a journal that is new here first gets back what was stored of it."""
+    def read(self, pace: float) -> None:
+        """Have every journal read, and tried every `pace` seconds besides what it announces.
+
+        One that is new here first gets back what was stored of it.
+        """
         if not self._keeper.settled:
             return
+        for link in self._links.values():
+            link.pace(pace)
         for feed in self.feeds:
             if not feed.follower.recalled:
                 self._recall(feed)
@@ -170,6 +190,10 @@ class Journals:
         """Have what was counted written: at once when an incident has closed or if told so, else once a second."""
         for feed in self.feeds:
             models = [watched.model for watched in self._writers(feed)]
+            if isinstance(feed.selection, StdinSelection):
+                for model in models:
+                    model.take_news()  # nothing of it is kept, as nobody knows where the next one's stream begins
+                continue
             seen = sum(model.incidents_seen for model in models)
             follower, urgent = feed.follower, seen != feed.incidents
             now = time.monotonic()
@@ -181,7 +205,7 @@ class Journals:
 
     def _recall(self, feed: Feed) -> None:
         recalled, gaps = self._keeper.recall(feed.key), self._gaps_before.pop(feed.key, 0)
-        if recalled is None or recalled[1].keys().isdisjoint(feed.members) or not _readable(recalled[0].position):
+        if recalled is None or recalled[1].keys().isdisjoint(feed.members) or not _readable(feed, recalled[0].position):
             feed.follower.start_after(None, gaps, head=self._keeper.begun_anew)
             return
         stored, feed.memories = recalled
@@ -235,14 +259,29 @@ def _recall(feed: Feed, watched: Watched) -> None:
         watched.announced.forget_before(watched.model)
 
 
+_Place = tuple[str, str | None]
+
+
+def _place(selection: Selection) -> _Place:
+    """Kind and folder (None: the host's own journal)."""
+    if isinstance(selection, JournalSelection):
+        return "journal", selection.directory
+    if isinstance(selection, LogFileSelection):
+        return "files", selection.folder
+    return "stdin", None
+
+
 def _lines(feed: Feed) -> Counter[str]:
     return feed.intake.results + feed.follower.lines
 
 
-def _readable(position: str) -> bool:
+def _readable(feed: Feed, position: str) -> bool:
     """Whether reading can go on from a stored position; without it what was counted up to there is of no use."""
     try:
-        parse_mark(position)
+        if isinstance(feed.selection, LogFileSelection):
+            parse_log_mark(position)
+        else:
+            parse_mark(position)
     except ValueError:
         log.error("a stored journal position cannot be read: its servers are counted anew")
         return False

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from kvexporter.server import Server, ServerMemory
-from kvexporter.store import Batch, Store, StoredFeed, StoredStart, StoreError, is_damage
+from kvexporter.store import Batch, Store, StoredAlerts, StoredFeed, StoredStart, StoreError, is_damage
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ class _NotOpened:
 
 
 _Opening = tuple[dict[str, StoredFeed], bool] | StoreError | _NotOpened
+
+_Work = Batch | StoredStart | StoredAlerts
 
 _memories = msgspec.json.Decoder(dict[str, ServerMemory])
 
@@ -63,12 +65,18 @@ class Keeper:
         self._under_way: dict[str, float] = {}
         self._committed: dict[str, tuple[str, float]] = {}
         self._pending: dict[str, Batch] = {}
-        self._work: queue.SimpleQueue[Batch | StoredStart | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._starts: dict[str, bytes] = {}
         """Each server's latest start."""
         self._starts_waiting: list[StoredStart] = []
         """Could not be written, and go with the next one that can."""
-        self._done: queue.SimpleQueue[tuple[Batch | StoredStart, str | None]] = queue.SimpleQueue()
+        self.alerts: bytes | None = None
+        """The alerts that an earlier exporter kept; None if it kept none. Known once `settled`."""
+        self._alerts_put: StoredAlerts | None = None
+        """The latest ones."""
+        self._alerts_wait = False
+        """They could not be written."""
+        self._done: queue.SimpleQueue[tuple[_Work, str | None]] = queue.SimpleQueue()
         self._opened: queue.SimpleQueue[_Opening] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -91,6 +99,9 @@ class Keeper:
             if isinstance(batch, StoredStart):
                 self._start_done(batch, error)
                 continue
+            if isinstance(batch, StoredAlerts):
+                self._alerts_done(batch, error)
+                continue
             self._under_way.pop(batch.key, None)
             if error is None:
                 self._committed[batch.key] = (batch.position, self._clock())
@@ -107,6 +118,12 @@ class Keeper:
         if self._open:
             self._starts[start.server] = start.detail
             self._work.put(start)
+
+    def keep_alerts(self, detail: bytes) -> None:
+        """Have the alerts written in place of those written before."""
+        if self._open:
+            self._alerts_put, self._alerts_wait = StoredAlerts(detail), False
+            self._work.put(self._alerts_put)
 
     def last_start(self, server: str) -> bytes | None:
         """What is kept of a server's latest start; None of one that is not known."""
@@ -186,6 +203,8 @@ class Keeper:
                 store = store or Store(path)
                 if isinstance(batch, StoredStart):
                     store.add_start(batch)
+                elif isinstance(batch, StoredAlerts):
+                    store.put_alerts(batch.detail)
                 else:
                     store.commit(batch)
                 self._done.put((batch, None))
@@ -205,6 +224,7 @@ class Keeper:
             try:
                 store = Store(path)
                 self._starts = {server: details[-1] for server, details in store.starts().items()}
+                self.alerts = store.alerts()
                 self._opened.put((store.feeds(), store.begun_anew))
                 return store
             except StoreError as error:
@@ -242,6 +262,13 @@ class Keeper:
             self._starts_waiting = [*self._starts_waiting, start][-STARTS_WAITING:]
             self._failed(error)
 
+    def _alerts_done(self, alerts: StoredAlerts, error: str | None) -> None:
+        if error is None:
+            self._recovered()
+        else:
+            self._alerts_wait = alerts is self._alerts_put  # else later ones are on their way
+            self._failed(error)
+
     def _give_back(self, batch: Batch) -> None:
         """News that were not written go with the next batch, as many as a store would keep."""
         batch.requests = batch.requests[-10_000:]
@@ -260,6 +287,8 @@ class Keeper:
         if self.problem is not None:
             log.info("the store is written again")
         self.problem = None
+        if self._alerts_wait and self._alerts_put is not None:
+            self.keep_alerts(self._alerts_put.detail)
 
 
 def _exists(path: Path) -> bool:

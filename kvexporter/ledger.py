@@ -14,6 +14,7 @@ from kvexporter.counters import LogCounters
 from kvexporter.facts import UnitEvent, UnitExited, UnitFailed, UnitStopped
 from kvexporter.incidents import CascadeTracker, pool_incident, slot_incident
 from kvexporter.llama import events as ev
+from kvexporter.log_demand import TOLD_BY, LogDemand
 from kvexporter.pool_geometry import Geometry
 from kvexporter.requests import RequestSizes
 from kvexporter.snapshot import Incident
@@ -60,11 +61,19 @@ class Ledger:
     requests_seen: int = 0
     news: News = field(default_factory=News)
     """What has come since it was taken last."""
+    demand: LogDemand = field(default_factory=LogDemand)
+    pressure_at: float | None = None
+    """When a batch last found no room."""
 
     @property
     def cascade_open(self) -> bool:
         """A failing batch has been read whose outcome is not known yet."""
         return self.tracker.open
+
+    @property
+    def cascade_since(self) -> float | None:
+        """When the failing batch was read whose outcome is not known yet; None without one."""
+        return self.tracker.cascade.started if self.tracker.cascade is not None else None
 
     def event(self, event: ev.Event, at: float, geometry: Geometry, build: str | None) -> None:
         """Take one event of the log. `geometry` is what is known of the pool now."""
@@ -75,8 +84,11 @@ class Ledger:
         self.tracker.observe(event, at, self._tasks)
         if self.tracker.cascade is not None and self.tracker.cascade is not opened:
             self.tracker.cascade.prompts = {task: size for task, size in self.prompts.values() if task is not None}
+            self.tracker.cascade.demand_above_since = self.demand.above_since
         if self.tracker.closed:
             self._outcomes(geometry, build)
+        if type(event) in TOLD_BY:
+            self.demand.observe(event, at, geometry)
         book = _BOOKED.get(type(event))
         if book is not None:
             book(self, event, at)
@@ -99,6 +111,13 @@ class Ledger:
         """What is to be stored; the next call gives only what has come since."""
         news, self.news = self.news, News()
         return news
+
+    def open_incident(self, geometry: Geometry, build: str | None) -> Incident | None:
+        """The incident whose error was read and whose last lines may still come, as far as it is known; else None."""
+        cascade = self.tracker.cascade
+        if cascade is None or not cascade.confirmed:
+            return None
+        return pool_incident(cascade, geometry, build, self.parents)
 
     def conclude(self, geometry: Geometry, build: str | None) -> None:
         """No more lines will come: an open cascade has the outcome that its lines tell."""
@@ -137,6 +156,9 @@ class Ledger:
         if len(self.news.requests) >= 2 * KEPT_NEWS:
             del self.news.requests[:KEPT_NEWS]
         self.requests.released(event, prompt[1] if prompt is not None and prompt[0] == event.task else None)
+
+    def _no_room(self, event: ev.BatchUnplaced | ev.BatchRetried, at: float) -> None:
+        self.pressure_at = at
 
     def _timed(self, event: ev.Timing | ev.TimingHeader, at: float) -> None:
         self.requests.timing(event)
@@ -196,6 +218,8 @@ _BOOKED: dict[type, Callable[[Ledger, Any, float], None]] = {
     ev.TaskLaunched: Ledger._launched,
     ev.PromptStarted: Ledger._prompted,
     ev.Released: Ledger._released,
+    ev.BatchUnplaced: Ledger._no_room,
+    ev.BatchRetried: Ledger._no_room,
     ev.Timing: Ledger._timed,
     ev.TimingHeader: Ledger._timed,
     ev.AllSlotsIdle: Ledger._nothing_runs,

@@ -12,6 +12,7 @@ from kvexporter.intake import MAX_CHILDREN
 from kvexporter.server import Server, ServerMemory
 from kvexporter.sources.discovery import describe
 from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.sources.log_selection import Selection
 from kvexporter.watched import MAX_SERVERS, Roster, Watched
 
 RECENT_SECONDS = 60.0
@@ -21,9 +22,7 @@ RECENT_SECONDS = 60.0
 class LogWriters:
     """The writers of one journal, whose servers are `members`; its router's children are added as they turn up."""
 
-    def __init__(
-        self, roster: Roster, selection: JournalSelection, members: list[str], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, roster: Roster, selection: Selection, members: list[str], clock: Callable[[], float]) -> None:
         self.names = ChildNames()
         self.memories: Callable[[], dict[str, ServerMemory]] = dict
         """What is known of servers that are not watched now."""
@@ -48,6 +47,8 @@ class LogWriters:
         """From which time on it matters which process wrote a line: reading that for a backlog takes long."""
         if len(self._members) != 1:
             return -math.inf
+        if not isinstance(self._selection, JournalSelection):
+            return math.inf  # its lines do not tell
         if self._selection.directory is None and self._roster.watched[self._members[0]].target.process is None:
             return self._clock() - RECENT_SECONDS
         return math.inf
@@ -59,7 +60,7 @@ class LogWriters:
         if entry.pid is None or entry.unit_event is not None or self._clock() - entry.at > RECENT_SECONDS:
             return
         selection = watched.target.selection
-        if selection is None or selection.directory is not None:
+        if not isinstance(selection, JournalSelection) or selection.directory is not None:
             return  # a copied journal's process numbers mean nothing here
         watched.writers_tried = entry.pid
         watched.writer = describe(entry.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvexporter.fill_history import FillHistory
 from kvexporter.histogram import FILL, Histogram
 from kvexporter.snapshot import HistogramSnapshot
 from kvexporter.window import PeakWindow
@@ -15,10 +16,11 @@ LEAP_SECONDS = 86400.0
 
 
 class OccupancyTime:
-    """Seconds spent at each fill, and the recent peak."""
+    """Seconds spent at each fill, the recent peak, and the course of the last hour."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(FILL)
+        self._history = FillHistory()
         self._peak = PeakWindow(PEAK_SECONDS)
         self._fill: float | None = None
         self._since: float | None = None
@@ -29,11 +31,15 @@ class OccupancyTime:
         self._since = at
         self._peak.clear()
         self._peak.set(self._fill, at)
+        self._history.restart(at)
 
     def advance(self, to: float) -> None:
         """Time passes with the fill as it is; a leap of the clock is not time that has passed."""
         if self._fill is not None and self._since is not None and 0 < to - self._since <= LEAP_SECONDS:
             self.seconds.observe(self._fill, to - self._since)
+        if self._since is not None and to - self._since > LEAP_SECONDS:
+            self._history.restart(to)
+        self._history.advance(to)
         self._since = to
 
     def set(self, fill: float | None, at: float) -> None:
@@ -42,6 +48,7 @@ class OccupancyTime:
             self._known = True
         if fill != self._fill:
             self._peak.set(fill, at)
+            self._history.set(fill, at)
             self._fill = fill
 
     def touch(self, fill: float, at: float) -> None:
@@ -49,10 +56,16 @@ class OccupancyTime:
         self._known = True
         self._peak.set(fill, at)
         self._peak.set(self._fill, at)
+        self._history.set(fill, at)
+        self._history.set(self._fill, at)
 
     def peak(self, now: float) -> float | None:
         """The highest fill of the last minute."""
         return self._peak.peak(now)
+
+    def history(self, now: float) -> tuple[tuple[float, float], ...]:
+        """(start, highest fill) of each 15 seconds of the last hour in which it was known."""
+        return self._history.points(now)
 
     def snapshot(self) -> HistogramSnapshot | None:
         """Seconds by fill; None if the fill was never known."""

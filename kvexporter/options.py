@@ -75,6 +75,42 @@ def default_storage_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class OneServer:
+    """A server whose log is no journal's, as the command line tells of it."""
+
+    log_file: Path | None = None
+    """Absolute. None: standard input."""
+    name: str | None = None
+    """None: after the log."""
+    url: str | None = None
+    """Where it answers; None: as its log tells."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,100}")
+
+
+def parse_name(text: str) -> str:
+    """Read a server's name. Raises ValueError that says what was expected."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"expected a name of 1 to 100 characters out of A-Z a-z 0-9 _ . : @ -, found {text[:100]!r}")
+    return text
+
+
+def parse_url(text: str) -> str:
+    """Read a server's URL. Raises ValueError that says what was expected."""
+    from kvexporter.sources.api_target import ApiTarget
+
+    url = text.rstrip("/")
+    if not url.startswith(("http://", "https://")) or "@" in url:
+        raise ValueError("expected an http or https URL, such as http://127.0.0.1:8080, without user and password")
+    try:
+        ApiTarget(url)
+    except ValueError:
+        raise ValueError("expected an http or https URL, such as http://127.0.0.1:8080") from None
+    return url
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """The options of `kvexporter run` that the daemon needs."""
 
@@ -88,3 +124,5 @@ class RunOptions:
     """File that keeps counters and journal positions over restarts; None: nothing is kept."""
     web_config_file: Path | None = None
     """TLS, basic authentication and headers; None: plain HTTP to all who can connect."""
+    one_server: OneServer | None = None
+    """The one server to watch, in place of a configuration file."""

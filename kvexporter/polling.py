@@ -21,6 +21,10 @@ Mode = Literal["active", "idle", "sleeping", "loading", "router"]
 LOADING_INTERVAL = 5.0
 """Seconds between looks at a server that loads its model or has not told its properties yet."""
 
+METRICS_EVERY = 5
+"""Intervals between looks at `/metrics` while `/slots` tells who runs: its totals are of no hurry, and each question
+waits in the server's queue."""
+
 _REFUSED_FOR_GOOD = 600.0
 _UNAUTHORIZED = 60.0
 _WAITING_BOUND = 5.0
@@ -95,7 +99,7 @@ def mode(view: PollView) -> Mode:
     - router: `/health` and `/models` only; its models' processes are servers of their own.
     - loading: `/health` only, everything else answers 503.
     - sleeping: `/health` and `/props`, which do not wake it.
-    - active: also `/slots` and `/metrics`, every interval.
+    - active: also `/slots`, every interval, and `/metrics`, every fifth.
     - idle: `/health` and `/props` now and then; if it never sleeps, also one look at `/slots` and `/metrics` after the
       last task.
 
@@ -175,7 +179,8 @@ class PollPolicy:
             times["props"] = self._after(view, "props", period)
         for endpoint in self._askable(view):
             if how == "active" or (how == "idle" and self._look_wanted(view, endpoint)):
-                times[endpoint] = self._after(view, endpoint, self.interval)
+                seldom = how == "active" and endpoint == "metrics" and view.hints.slots_supported is not False
+                times[endpoint] = self._after(view, endpoint, self.interval * (METRICS_EVERY if seldom else 1))
         if times.get("slots", view.now + 1) <= view.now:
             times.pop("metrics", None)  # first the answer of /slots
         return {endpoint: time for endpoint, time in times.items() if endpoint not in view.in_flight}

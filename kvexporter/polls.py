@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kvexporter.facts import Endpoint, PollReason
+from kvexporter.polling import METRICS_EVERY
 
 MISSED_POLLS = 3
 """So many poll intervals without an answer make a polled value too old to show."""
@@ -22,23 +23,26 @@ class PollHistory:
         self.failures: Counter[tuple[str, str]] = Counter()
         """(endpoint, reason) → count."""
         self.patience = MISSED_POLLS * interval + SLACK_SECONDS
-        self._failing: dict[str, PollReason] = {}
+        self._metrics_patience = MISSED_POLLS * METRICS_EVERY * interval + SLACK_SECONDS
+        self.failing: dict[str, PollReason] = {}
+        """Endpoint → why its latest answer was none; without those whose latest answer was good."""
 
     def answered(self, endpoint: Endpoint, at: float) -> None:
         """The endpoint gave what it should."""
         self.last[endpoint] = at
-        self._failing.pop(endpoint, None)
+        self.failing.pop(endpoint, None)
 
     def failed(self, endpoint: Endpoint, reason: PollReason) -> None:
         """The endpoint did not."""
         self.failures[endpoint, reason] += 1
-        self._failing[endpoint] = reason
+        self.failing[endpoint] = reason
 
     def fresh(self, endpoint: Endpoint, now: float) -> bool:
         """The last good answer is young enough to be shown."""
         last = self.last.get(endpoint)
-        return last is not None and now - last <= self.patience
+        patience = self._metrics_patience if endpoint == "metrics" else self.patience
+        return last is not None and now - last <= patience
 
     def lost(self, endpoint: Endpoint, now: float) -> bool:
         """Answers have stopped coming, and not because of a long decode, in which older builds answer nothing."""
-        return endpoint in self.last and not self.fresh(endpoint, now) and self._failing.get(endpoint) != "timeout"
+        return endpoint in self.last and not self.fresh(endpoint, now) and self.failing.get(endpoint) != "timeout"

@@ -38,6 +38,8 @@ class SlotState:
     decoded: int = 0
     shifted: int = 0
     remaining: int | None = None
+    reused: int | None = None
+    """Tokens of its prompt that were there already, as polls of newer builds tell it."""
     parent: int | None = None
     """The task that shares its prompt's cells with this one (a request with several answers)."""
     started_at: float = 0.0
@@ -52,7 +54,7 @@ class SlotState:
     def begin(self, task: int | None, at: float) -> None:
         self.processing, self.task = True, task
         self.carried, self.tokens = self.tokens, None
-        self.prompt_tokens = self.remaining = self.parent = None
+        self.prompt_tokens = self.remaining = self.parent = self.reused = None
         self.prompt_at_least, self.prompt_at_most = 0.0, float(2**53)
         self.decoded = self.shifted = 0
         self.started_at = self.changed_at = at
@@ -97,6 +99,17 @@ class SlotState:
         if self.prompt_tokens is not None or self.prompt_at_least <= 0:
             return self.prompt_tokens
         return round((self.prompt_at_least + min(self.prompt_at_most, self.prompt_at_least * 1.01)) / 2)
+
+    @property
+    def expected_prompt(self) -> int | None:
+        """The whole prompt's size as told, else the middle of what the rounded progress figures allow; None: unknown.
+
+        `prompt_size` is for what is held, and errs on the low side.
+        """
+        if self.prompt_tokens is not None or self.prompt_at_least <= 0:
+            return self.prompt_tokens
+        most = min(self.prompt_at_most, 1.5 * self.prompt_at_least)  # the first one per cent alone bounds nothing
+        return round((self.prompt_at_least + most) / 2)
 
     @property
     def own_tokens(self) -> int | None:
@@ -272,6 +285,7 @@ class Pool:
         state.polled_at = max(state.polled_at, at)
         state.watched = True
         state.remaining = sample.remaining
+        state.reused = sample.prompt_cached
         if sample.held is not None:
             if (sample.decoded or 0) != state.decoded:
                 state.changed_at, state.decoded = at, sample.decoded or 0
@@ -309,7 +323,7 @@ class Pool:
         """Tokens of the slots that run a task, cells shared by several answers counted once; None where unknown.
 
         Values from before `since` are too old. A task launched after `since_launch` may still be without a word on its
-        size: it counts nothing until then.
+        size: it counts nothing until then, and as long as it waits for another one's prompt to be read.
         """
         if not self.slots:
             return 0 if self.empty_at_start else None
@@ -319,7 +333,7 @@ class Pool:
             if not state.processing:
                 continue
             if state.tokens is None or state.valued_at < since:
-                if state.tokens is None and state.started_at >= since_launch:
+                if state.tokens is None and (state.started_at >= since_launch or self._waits(state)):
                     continue
                 return None
             if state.parent is None:
@@ -359,6 +373,16 @@ class Pool:
                 stalled=_stalled(s, now, reading),
             )
             for s in sorted(self.slots.values(), key=lambda s: s.id)
+        )
+
+    def _waits(self, state: SlotState) -> bool:
+        """The slot's prompt is not begun with: prompts are read one after the other, and another one's is not done."""
+        return state.decoded == 0 and any(
+            other.processing
+            and other.tokens is not None
+            and other.decoded == 0
+            and (other.expected_prompt or 0) > other.tokens
+            for other in self.slots.values()
         )
 
     def _slot(self, number: int) -> SlotState | None:

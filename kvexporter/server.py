@@ -19,6 +19,7 @@ from kvexporter.facts import (
     UnitStarted,
     UnitStopped,
 )
+from kvexporter.forecast import Forecast, committed_tokens, demand_tokens
 from kvexporter.geometry import PoolShape, StartupLog
 from kvexporter.histogram import Histogram
 from kvexporter.kv_bytes import KvBytes, kv_bytes
@@ -109,6 +110,7 @@ class Server:
         self._shape = PoolShape(configured)
         self._pool = Pool()
         self._occupancy = OccupancyTime()
+        self._forecast = Forecast()
         self._ledger = Ledger()
         self._geometry = Geometry()
         self._model: str | None = None
@@ -256,6 +258,7 @@ class Server:
             # one would be the latest for ever, and all that comes now too old.
             self._now = at
             self._occupancy.restart(at)
+            self._forecast.restart()
         behind = quiet > BEHIND_SECONDS
         if self._behind and not behind:
             # The log told of times past; what is in force from now on begins now.
@@ -335,6 +338,11 @@ class Server:
         return self._ledger.cascade_open
 
     @property
+    def behind(self) -> bool:
+        """The log is being caught up with: what it tells is of times past."""
+        return self._behind
+
+    @property
     def incidents_seen(self) -> int:
         """Incidents so far."""
         return self._ledger.incidents_seen
@@ -394,10 +402,14 @@ class Server:
             slots=slots,
             pool=self._pool_snapshot(now) if told else None,
             fill_seconds=self._occupancy.snapshot(),
+            fill_history=self._occupancy.history(self._now if self._behind else now),
             counters=counters,
             has_log=self.has_log,
             last_incident=self._ledger.last_pool_incident,
             incidents=tuple(self._ledger.incidents),
+            open_incident=self._ledger.open_incident(self._geometry, self._build),
+            pressure_at=self._ledger.pressure_at,
+            cascade_since=self._ledger.cascade_since,
             request_tokens=self._ledger.requests.tokens.snapshot() if self.has_log else None,
             request_prompt_tokens=self._ledger.requests.prompt_tokens.snapshot() if self.has_log else None,
             prompt_speed=self._ledger.requests.prompt_speed.snapshot() if self.has_log else None,
@@ -410,6 +422,7 @@ class Server:
             memory_growth=self.memory_at_ready.growth(),
             last_poll=dict(self._polls.last),
             poll_failures=dict(self._polls.failures),
+            failing=dict(self._polls.failing),
         )
 
     # ---- inside ------------------------------------------------------------------------------------------------
@@ -529,6 +542,7 @@ class Server:
         if self.lives > 1:
             self._shape.options = None  # the old process's; the new one's are looked for
         self._starting, self._life_at = True, at
+        self._forecast.restart()
         self.listening = self.props = None
         self._pool.restart()
         self._upstream = None
@@ -558,6 +572,8 @@ class Server:
         if capacity and self._availability.state not in ("down", "loading", None) and self._tasks_told(at):
             processing = self._processing_tokens(at)
             fill = processing / capacity if processing is not None else None
+            if processing is not None and not (self._behind and at > self._now):
+                self._forecast.observe(self._pool.slots.values(), self._geometry, at)
         self._occupancy.set(fill, max(at, self._now))
 
     def _tasks_told(self, now: float) -> bool:
@@ -577,13 +593,20 @@ class Server:
         processing, idle = self._processing_tokens(now), self._pool.idle_tokens()
         if processing is None:
             return None
-        capacity = self._geometry.capacity
+        capacity, context = self._geometry.capacity, self._geometry.slot_context
+        slots = self._pool.slots.values()
+        committed, demand = committed_tokens(slots, context), demand_tokens(slots, context)
         return PoolSnapshot(
             processing_tokens=processing,
             idle_tokens=idle,
             fill_ratio=processing / capacity if capacity else None,
             resident_ratio=(processing + idle) / capacity if capacity and idle is not None else None,
             fill_peak_ratio=self._occupancy.peak(now),
+            committed_tokens=committed,
+            committed_ratio=committed / capacity if capacity else None,
+            demand_tokens=demand,
+            demand_ratio=demand / capacity if capacity else None,
+            seconds_to_full=self._forecast.seconds_to_full(slots, processing, self._geometry, now),
         )
 
     def _requests_processing(self, told: bool, upstream: UpstreamMetrics | None) -> int | None:

@@ -46,6 +46,10 @@ class PoolSnapshot:
     fill_ratio: float | None
     resident_ratio: float | None
     fill_peak_ratio: float | None
+    committed_tokens: int | None = None
+    """What the requests now running will hold once their prompts are read, with their answers as long as they are."""
+    committed_ratio: float | None = None
+    """That by capacity. From 1 on the pool will be full unless a request ends before."""
     demand_tokens: int | None = None
     """What the requests now running will hold once their prompts are read and their answers, where limited, written."""
     demand_ratio: float | None = None
@@ -162,12 +166,22 @@ class ServerSnapshot:
     slots: tuple[SlotSnapshot, ...] = ()
     pool: PoolSnapshot | None = None
     fill_seconds: HistogramSnapshot | None = None
+    fill_history: tuple[tuple[float, float], ...] = ()
+    """(start, highest fill ratio) of each 15 s of the last hour in which the fill was known, oldest first."""
     counters: Counters = field(default_factory=Counters)
     has_log: bool = False
     """Whether this server's log is read: only then do the log's counters exist."""
+    catching_up: bool = False
+    """Its log has not been read to the end yet, so nothing is said of what only the log tells."""
     last_incident: Incident | None = None
     incidents: tuple[Incident, ...] = ()
     """The latest ones, oldest first."""
+    open_incident: Incident | None = None
+    """The one whose error was read and whose last lines may still come, as far as it is known; not in `incidents`."""
+    pressure_at: float | None = None
+    """When a batch last found no room."""
+    cascade_since: float | None = None
+    """Since when batches find no room, while the outcome is open."""
     request_tokens: HistogramSnapshot | None = None
     request_prompt_tokens: HistogramSnapshot | None = None
     prompt_speed: HistogramSnapshot | None = None
@@ -185,6 +199,8 @@ class ServerSnapshot:
     """Endpoint → time of its last good answer."""
     poll_failures: dict[tuple[str, str], int] = field(default_factory=dict)
     """(endpoint, reason) → count."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Endpoint → reason why its latest answer was none, for those of which that was so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +235,11 @@ class ExporterSnapshot:
     """The host's memory, where a GPU shares it."""
     unified_memory_available: int | None = None
     """What of it a GPU can still get."""
+    alerts_sent: dict[str, int] = field(default_factory=dict)
+    """Alertmanager's name → alerts that it took, straight from here."""
+    alert_send_failures: dict[str, int] = field(default_factory=dict)
+    """Alertmanager's name → posts that failed."""
+    webhook_alerts_sent: dict[str, int] = field(default_factory=dict)
+    """Webhook's name → alerts that it took."""
+    webhook_failures: dict[str, int] = field(default_factory=dict)
+    """Webhook's name → posts that failed."""

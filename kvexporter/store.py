@@ -20,7 +20,7 @@ from typing import IO
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 KEPT_REQUESTS = 10_000
 """Sizes kept by server, for exact percentiles."""
@@ -69,7 +69,16 @@ CREATE TABLE start (
 ) WITHOUT ROWID;
 """
 """Since version 2."""
-_SCHEMA += _START_TABLE
+_ALERTS_TABLE = """
+CREATE TABLE alerts (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  detail BLOB NOT NULL           -- JSON: the alerts that were sent straight from here, and who was told of them
+);
+"""
+"""Since version 3."""
+_SCHEMA += _START_TABLE + _ALERTS_TABLE
+_MIGRATIONS = {1: _START_TABLE + _ALERTS_TABLE, 2: _ALERTS_TABLE}
+"""Version of a file → what it lacks."""
 
 
 class StoreError(Exception):
@@ -103,6 +112,13 @@ class Batch:
     """(server, number, end, JSON)."""
     requests: list[tuple[str, int, float, int]] = field(default_factory=list)
     """(server, number, end, tokens)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAlerts:
+    """The alerts that were sent straight from here, as they are to be kept."""
+
+    detail: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +197,17 @@ class Store:
         """The kept starts of each server, oldest first, as they were written. Raises sqlite3.Error."""
         return _starts(self._database)
 
+    def put_alerts(self, detail: bytes) -> None:
+        """Write the alerts in place of those written before. Raises sqlite3.Error."""
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute("INSERT OR REPLACE INTO alerts VALUES (1, ?)", (detail,))
+
+    def alerts(self) -> bytes | None:
+        """The alerts as they were written last; None if none ever were. Raises sqlite3.Error."""
+        row = self._database.execute("SELECT detail FROM alerts").fetchone()
+        return None if row is None else bytes(row[0])
+
     def request_sizes(self, server: str) -> list[int]:
         """The kept sizes of a server's requests, oldest first. Raises sqlite3.Error."""
         rows = self._database.execute("SELECT tokens FROM request WHERE server = ? ORDER BY number", (server,))
@@ -234,8 +261,9 @@ class Store:
             database.execute("PRAGMA synchronous = NORMAL")
             if version == 0:
                 database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-            elif version == 1:
-                database.executescript(f"BEGIN; {_START_TABLE} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            elif version < SCHEMA_VERSION:
+                lacking = _MIGRATIONS[version]
+                database.executescript(f"BEGIN; {lacking} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
             if self.set_aside is not None:
                 database.execute("INSERT INTO origin VALUES (?)", (self._time(),))
             if (problem := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
@@ -305,9 +333,37 @@ def read_gaps(path: Path) -> dict[str, int]:
         return dict(database.execute("SELECT key, gaps FROM feed"))
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a store tells of all servers."""
+
+    journals: tuple[bytes, ...]
+    """JSON of each journal: server → what was counted."""
+    requests: dict[str, list[int]]
+    """Server → sizes of its latest requests in tokens, oldest first."""
+    incidents: dict[str, list[bytes]]
+    """Server → JSON of its latest incidents, oldest first."""
+
+
+def read_kept(path: Path) -> Kept:
+    """All that is kept of the servers' logs, as of one moment; as `read_starts` in all else."""
+    with _read_only(path) as database:
+        database.execute("BEGIN")
+        requests: dict[str, list[int]] = {}
+        for server, tokens in database.execute("SELECT server, tokens FROM request ORDER BY server, number"):
+            requests.setdefault(server, []).append(tokens)
+        incidents: dict[str, list[bytes]] = {}
+        for server, detail in database.execute("SELECT server, detail FROM incident ORDER BY server, number"):
+            incidents.setdefault(server, []).append(detail)
+        journals = tuple(servers for (servers,) in database.execute("SELECT servers FROM feed ORDER BY updated"))
+        return Kept(journals, requests, incidents)
+
+
 @contextmanager
 def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
     try:
+        if path.is_dir():
+            raise StoreError(f"{path}: expected a file, found a folder")
         path.stat()
         # Without a log beside it nobody writes, and opening it in the usual way would make one.
         quiet = not path.with_name(path.name + "-wal").exists()
@@ -317,6 +373,8 @@ def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from None
     except sqlite3.Error as error:
+        if path.is_dir() or "no such table" in str(error):
+            raise StoreError(f"{path}: this is no store of kvexporter's") from None
         raise StoreError(f"{path}: {error}") from None
 
 

@@ -16,6 +16,7 @@ from kvexporter.llama.launch import LaunchOptions, parse_launch
 from kvexporter.pool_geometry import Geometry
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.llama_api import ApiTarget, local_url, unix_socket
+from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
 
 DEFAULT_PORT = 8080
 """llama-server's, where its whole command line and environment are known and name no other."""
@@ -32,8 +33,8 @@ class Target:
 
     name: str
     unit: str | None = None
-    selection: JournalSelection | None = None
-    """Which journal entries are its own; None: no journal."""
+    selection: Selection | None = None
+    """Which journal entries are its own, or which other log; None: no log."""
     api: ApiTarget | None = None
     process: FoundProcess | None = None
     options: LaunchOptions | None = None
@@ -71,7 +72,7 @@ def plan_targets(config: Config, found: Iterable[FoundProcess]) -> list[Target]:
     return targets
 
 
-def gone_targets(config: Config, stored: Iterable[tuple[JournalSelection, Iterable[str]]]) -> list[Target]:
+def gone_targets(config: Config, stored: Iterable[tuple[Selection, Iterable[str]]]) -> list[Target]:
     """Units of which an earlier exporter has stored what it counted, as the servers that it had found there.
 
     `stored`: journals, each with the names of the servers that write into it. Configured servers and routers' children
@@ -83,7 +84,9 @@ def gone_targets(config: Config, stored: Iterable[tuple[JournalSelection, Iterab
     directory = str(place.directory) if place.directory is not None else None
     targets = []
     for selection, names in stored:
-        if selection.about is None or (selection.directory, selection.namespace) != (directory, place.namespace):
+        if not isinstance(selection, JournalSelection) or selection.about is None:
+            continue
+        if (selection.directory, selection.namespace) != (directory, place.namespace):
             continue
         name = selection.about.removesuffix(".service")
         if name in names:
@@ -105,8 +108,10 @@ def _configured(
 ) -> Target:
     place = config.journal_place(server)
     directory = str(place.directory) if place.directory is not None else None
-    selection = None
-    if server.unit is not None or server.user_unit is not None:
+    selection: Selection | None = None
+    if server.log is not None:
+        selection = LogFileSelection(str(server.log.file)) if server.log.file is not None else StdinSelection()
+    elif server.unit is not None or server.user_unit is not None:
         selection = JournalSelection(
             unit=server.unit, user_unit=server.user_unit, directory=directory, namespace=place.namespace
         )
@@ -204,9 +209,12 @@ def _logs(unit: str) -> bool:
 def _process_of(
     server: ServerConfig, processes: Sequence[FoundProcess], options: dict[int, LaunchOptions]
 ) -> FoundProcess | None:
-    """The running process of a configured server: by its unit, else by the port of a local URL."""
+    """The running process of a configured server: by its unit, its log file, or the port of a local URL."""
     unit = server.unit or server.user_unit
     candidates = [p for p in processes if unit is not None and p.unit == unit]
+    log_file = server.log.file if server.log is not None else None
+    if not candidates and unit is None and log_file is not None:
+        candidates = [p for p in processes if options[p.pid].log_file == str(log_file)]
     if not candidates and unit is None and server.url is not None:
         parts = urlsplit(server.url)
         if parts.hostname in _LOCAL_HOSTS:

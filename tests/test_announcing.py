@@ -111,7 +111,7 @@ def test_a_running_server_whose_journal_stays_silent_is_said_once(caplog: pytest
     assert caplog.messages == []
     news(server, NOW + 60, log_expected=True)
     news(server, NOW + 61, log_expected=True)
-    assert [text.split(":")[1] for text in caplog.messages] == [" nothing of llama-server's own is in its journal, so "
+    assert [text.split(":")[1] for text in caplog.messages] == [" nothing of llama-server's own is in its log, so "
         "requests that die for want of context are not counted"]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import kvexporter
 from kvexporter.cli import run_cli
-from kvexporter.options import ListenAddress, RunOptions
+from kvexporter.options import ListenAddress, OneServer, RunOptions
 from tests.support.paths import RECORDINGS
 
 Captured = pytest.CaptureFixture[str]
@@ -237,3 +237,66 @@ def test_the_daemon_does_not_load_what_only_reports_need(tmp_path: Path) -> None
         "assert 'kvexporter.daemon' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=120, check=True)
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "status", "said"),
+    [
+        ("<&-", ("diagnose", "--log-file", "-"), 2, b"kvexporter: standard input: no llama-server line found"),
+        ("<&-", ("plan", "--journal-export", "-"), 2, b"kvexporter: standard input: no llama-server line found"),
+        (">&-", ("diagnose", "--log-file", "{log}"), 1, b""),
+        (">/dev/full", ("diagnose", "--log-file", "{log}"), 2, b"kvexporter: what is printed cannot be written"),
+        (">/dev/full", ("diagnose", "--log-file", "{log}", "--format", "json"), 2, b"kvexporter: what is printed"),
+    ],
+)  # fmt: skip
+def test_closed_and_full_streams_are_no_traceback(
+    closed: str, arguments: tuple[str, ...], status: int, said: bytes
+) -> None:
+    log = str(RECORDINGS / "b11434" / "unified_overflow" / "server.log")
+    command = [sys.executable, "-m", "kvexporter", *(each.format(log=log) for each in arguments)]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, check=False, timeout=120
+    )
+    assert done.returncode == status
+    assert done.stderr.startswith(said)
+    assert done.stderr.count(b"\n") == (1 if said else 0)
+
+
+def test_one_server_with_its_log_needs_no_configuration_file(started: list[RunOptions]) -> None:
+    assert run_cli(["--log.file=logs/a.log", "--name=a", "--url=http://127.0.0.1:8080/"]) == 0
+    assert run_cli(["run", "--log.stdin"]) == 0
+    assert [options.one_server for options in started] == [
+        OneServer(Path("logs/a.log").absolute(), "a", "http://127.0.0.1:8080"),
+        OneServer(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--log.file=a", "--log.stdin"], "expected --log.file or --log.stdin, found both"),
+        (["--log.file=a", "--config.file=c"], "--log.file and --log.stdin take the place of --config.file"),
+        (["--name=a"], "--name and --url belong to --log.file or --log.stdin"),
+        (["--log.stdin", "--name=a b"], "expected a name of 1 to 100 characters"),
+        (["--log.stdin", "--url=localhost:8080"], "expected an http or https URL"),
+        (["--log.stdin", "--url=http://me:hunter2@host"], "without user and password"),
+    ],
+)
+def test_options_of_one_server_that_do_not_fit_together_are_refused(
+    started: list[RunOptions], capsys: Captured, arguments: list[str], said: str
+) -> None:
+    assert run_cli(arguments) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "hunter2" not in told
+    assert started == []
+
+
+def test_the_check_speaks_of_a_log_file(capsys: Captured, tmp_path: Path) -> None:
+    log = tmp_path / "llama.log"
+    arguments = ["check", f"--log.file={log}", f"--storage.path={tmp_path}/none.db", "--name=it"]
+    run_cli(arguments)
+    assert f"there is no file {log}: it is read as soon as it is there" in capsys.readouterr().out
+    log.write_bytes((RECORDINGS / "b11434" / "unified_overflow" / "server.log").read_bytes())
+    run_cli(arguments)
+    assert f"its log can be read (log file {log}, written to just now)" in capsys.readouterr().out

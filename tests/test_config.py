@@ -15,8 +15,10 @@ from kvexporter.config import (
     GeometryConfig,
     JournalConfig,
     JournalDefaults,
+    LogConfig,
     ServerConfig,
     TlsConfig,
+    config_of_one,
     load_config,
 )
 from kvexporter.config_kinds import format_duration, parse_duration
@@ -222,3 +224,25 @@ def test_whatever_yaml_holds_is_taken_or_refused_with_its_place(
 def test_any_bytes_are_taken_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = written(tmp_path_factory.mktemp("bytes"), content)
     assert all(line.startswith(str(path)) for line in refusal_lines(path))
+
+
+def test_a_log_that_is_no_journals_names_its_server_and_takes_the_journals_place() -> None:
+    path = FIXTURES / "good" / "logs.yml"
+    servers = load_config(path).servers
+    assert [(server.name, server.log) for server in servers] == [
+        ("coder", LogConfig(file=Path("/var/log/llama/coder.log"))),
+        ("llama-server", LogConfig(file=path.parent.absolute() / "relative.log")),
+        ("stdin", LogConfig(stdin=True)),
+        ("127.0.0.1:8085", LogConfig(file=Path("/var/lib/docker/containers/abc/abc-json.log"))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("/var/log/llama.log", "llama"), ("/x/mein modell.log", "mein_modell"), ("/x/.log", "log"), ("/x/out", "out")],
+)
+def test_one_server_on_the_command_line_is_named_after_its_log(file: str, name: str) -> None:
+    (server,) = config_of_one(None, "http://127.0.0.1:8080", Path(file)).servers
+    assert (server.name, server.url) == (name, "http://127.0.0.1:8080")
+    (server,) = config_of_one("mine", None, Path(file)).servers
+    assert server.name == "mine"

@@ -102,7 +102,7 @@ def test_counts_of_a_journal_that_is_not_read_any_more_are_kept(tmp_path: Path) 
         for present, gaps in ((targets, 2), ([], 2), (targets, 2)):
             watching.apply(present)
             assert (watching.journal_lines()["matched"], watching.journal_gaps()) == (1, gaps)
-        watching.read_journals()
+        watching.read_journals(0.1)
         assert watching.journal_gaps() == 2
         await watching.aclose()
 
@@ -158,7 +158,7 @@ def test_an_address_that_only_the_log_tells_is_taken_from_it_and_kept(tmp_path: 
             journal.write("srv  llama_server: listening on http://127.0.0.1:9")
 
             def addressed() -> bool:
-                watching.read_journals()
+                watching.read_journals(0.1)
                 return watching.watched["s"].target.api is not None
 
             await until(addressed)
@@ -193,7 +193,7 @@ def test_an_error_of_our_own_costs_one_entry_and_not_those_behind_it(
             model = watching.watched["s"].model
 
             def read() -> bool:
-                watching.read_journals()
+                watching.read_journals(0.1)
                 return model.snapshot(1.0).counters.answers_truncated == 1
 
             await until(read)

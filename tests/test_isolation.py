@@ -18,6 +18,7 @@ from kvexporter.config import Config, load_config
 from kvexporter.daemon import Daemon
 from kvexporter.facts import FoundProcess
 from kvexporter.options import ListenAddress, RunOptions
+from kvexporter.sources.discovery import Discovery
 from kvexporter.sources.journal_health import JournalHealth
 from tests.support.asking import run
 from tests.support.http_servers import until
@@ -104,11 +105,11 @@ def test_the_watchdog_is_fed_while_the_loop_turns_and_not_while_it_is_stuck(
 def test_looking_for_processes_hangs_and_all_else_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
-    def hang() -> list[FoundProcess]:
+    def hang(self: object, *, thorough: bool) -> list[FoundProcess]:
         release.wait(60)
         return []
 
-    monkeypatch.setattr(daemon_module, "discover", hang)
+    monkeypatch.setattr(Discovery, "find", hang)
     monkeypatch.setattr(daemon_module, "DISCOVERY_DEADLINE", 0.1)
     monkeypatch.setattr(daemon_module, "DISCOVERY_SECONDS", 0.1)
     file = tmp_path / "c.yml"
@@ -134,7 +135,7 @@ def test_looking_at_a_journals_files_hangs_and_all_else_goes_on(
         release.wait(60)
         return JournalHealth()
 
-    monkeypatch.setattr(follower_module, "journal_health", hang)
+    monkeypatch.setattr(follower_module, "log_health", hang)
     monkeypatch.setattr(follower_module, "HEALTH_SECONDS", 0.1)
     monkeypatch.setattr(daemon_module, "JOURNAL_CHECK_SECONDS", 0.1)
     file = tmp_path / "c.yml"

@@ -76,9 +76,9 @@ def test_a_server_is_treated_as(hints: ServerHints, expected: Mode) -> None:
 # ---- an active server ----------------------------------------------------------------------------------------------
 
 
-def test_an_active_server_is_asked_for_slots_and_metrics_every_interval() -> None:
+def test_an_active_server_is_asked_for_slots_every_interval_and_for_metrics_every_fifth() -> None:
     counts = polls(ServerHints(busy=True), 60)
-    assert (counts["slots"], counts["metrics"]) == (60, 60)
+    assert (counts["slots"], counts["metrics"]) == (60, 12)
     assert (counts["health"], counts["props"], counts["models"]) == (2, 2, 0)
 
 

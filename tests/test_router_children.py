@@ -29,6 +29,7 @@ def fleet_of(directory: Path, *, seen: bool = True) -> tuple[Fleet, Target, LogI
     fleet = Fleet(lambda: None, Keeper(None))
     fleet.apply([router])
     fleet.feeds[0].follower.start_after(None, 0)
+    fleet.feeds[0].follower.caught_up = True
     return fleet, router, fleet.feeds[0].intake
 
 

@@ -106,7 +106,7 @@ def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     database.close()
     before = path.read_bytes()
 
-    with pytest.raises(StoreError, match=r"written by a newer kvexporter \(format 99, this one knows 2\)") as refused:
+    with pytest.raises(StoreError, match=r"written by a newer kvexporter \(format 99, this one knows 3\)") as refused:
         Store(path)
 
     assert refused.value.final
@@ -279,8 +279,40 @@ def test_reading_starts_changes_nothing_and_leaves_nothing(tmp_path: Path) -> No
 
 
 def test_starts_of_no_store_are_an_error_that_names_it(tmp_path: Path) -> None:
+    for folder in (tmp_path, Path("/"), Path()):
+        with pytest.raises(StoreError, match="expected a file, found a folder"):
+            read_starts(folder)
     with pytest.raises(StoreError, match=r"nothing\.db: No such file"):
         read_starts(tmp_path / "nothing.db")
     (tmp_path / "k.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(StoreError, match=r"k\.db: file is not a database"):
         read_starts(tmp_path / "k.db")
+
+
+def test_the_alerts_that_were_sent_are_kept_as_they_were_last(tmp_path: Path) -> None:
+    store = Store(tmp_path / "k.db")
+    assert store.alerts() is None
+    store.put_alerts(b"[1]")
+    store.put_alerts(b"[2]")
+    store.close()
+    again = Store(tmp_path / "k.db")
+    assert again.alerts() == b"[2]"
+    again.close()
+
+
+def test_a_file_of_the_second_format_is_taken_over_with_all_that_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "k.db"
+    store = Store(path)
+    store.commit(batch("c1"))
+    store.add_start(StoredStart("s", 5.0, b"{}"))
+    store.close()
+    with closing(sqlite3.connect(path)) as database:  # as it was before there were alerts
+        database.executescript("DROP TABLE alerts; PRAGMA user_version = 2;")
+
+    again = Store(path)
+
+    assert again.feeds()["journal"].position == "c1"
+    assert again.starts() == {"s": [b"{}"]}
+    again.put_alerts(b"[]")
+    assert again.alerts() == b"[]"
+    again.close()

@@ -47,7 +47,7 @@ def test_without_configuration_a_units_server_is_named_for_its_unit_and_its_jour
 
     (target,) = targets.values()
     assert target.name == "llama-server"
-    assert target.selection is not None
+    assert isinstance(target.selection, JournalSelection)
     assert target.selection.unit == "llama-server.service"
     assert url(target) == "http://127.0.0.1:9001"
 
@@ -154,13 +154,13 @@ def test_two_servers_of_one_unit_have_two_names() -> None:
 
 def test_a_container_is_followed_by_its_id() -> None:
     (target,) = plan(process(1, unit="docker-abc.scope", container="abc")).values()
-    assert target.selection is not None
+    assert isinstance(target.selection, JournalSelection)
     assert target.selection.matches == ({"CONTAINER_ID_FULL": "abc"},)
 
 
 def test_a_users_unit_is_followed_as_one() -> None:
     (target,) = plan(process(1, unit="llama.service", user_unit=True)).values()
-    assert target.selection is not None
+    assert isinstance(target.selection, JournalSelection)
     assert (target.selection.unit, target.selection.user_unit) == (None, "llama.service")
 
 

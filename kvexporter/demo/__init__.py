@@ -1,5 +1,7 @@
-"""The demonstration: a recorded incident is replayed by a llama-server stand-in, and the real exporter watches it.
+"""The demonstration: llama-server stand-ins live through stories at once, and the real exporter watches them.
 
-The stand-in answers over HTTP and prints its log as the recorded server did; its log goes into a real journal. The
-exporter is not told that it watches a recording.
+A stand-in answers over HTTP and prints its log as the real server does (dialect.py); its log goes into a real journal,
+with what systemd says of its unit. What the servers live through is composed from what their clients ask for
+(composing.py, tales.py), but for the end of the agents' pool, which is a recording (story.py). The exporter is not told
+that it watches stand-ins. standin.py plays the recording alone, for benchmarks and tests.
 """

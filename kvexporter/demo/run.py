@@ -1,32 +1,30 @@
-"""Runs the demonstration: journal, stand-in, the real exporter, and the commentary; leaves nothing behind."""
+"""Runs the demonstration: journal, stand-ins, the real exporter, and the commentary; leaves nothing behind."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
+import contextlib
 import sys
-import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
 
 import httpx
 
-from kvexporter.demo.commentary import Reading, geometry_line, incident_table, pool_line, read_exposition
-from kvexporter.demo.journal_writer import DemoJournal, NoJournalError, copy_lines, open_journal
-from kvexporter.demo.story import Story, load_story
+from kvexporter.demo.alert_news import AlertNews
+from kvexporter.demo.cast import STORIES, Player, player
+from kvexporter.demo.commentary import Reading, others_line, pool_line, read_exposition
+from kvexporter.demo.ending import Ended, Ending
+from kvexporter.demo.household import Child, Household
+from kvexporter.demo.journal_writer import DemoJournal, open_journal
+from kvexporter.demo.monitoring import Monitoring
+from kvexporter.demo.ports import PortTakenError, free_ports, need_port
+from kvexporter.demo.tale_server import WOKEN_BY_EXPORTER
 from kvexporter.options import DEFAULT_PORT
-from kvexporter.sources.journal_library import journal_available
 
-START_SECONDS = 30.0
-INCIDENT_SECONDS = 15.0
-"""The exporter has so long to show what the log said."""
+START_SECONDS = 60.0
+"""The exporter has so long to start."""
+
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,16 @@ class DemoOptions:
     """How the demonstration runs."""
 
     once: bool = False
-    """End after one story instead of repeating it."""
+    """End when each story has shown what it is about, instead of going on."""
     speed: float = 12.0
-    """Times faster than the recording."""
+    """Times faster than the servers' own time."""
     port: int | None = None
     """The exporter's port; None: 9889, or the next free one."""
     linger: float = 10.0
-    """Seconds between the incident and the server's next start."""
+    """Seconds between the pool's end and the agents' new beginning."""
+    stories: tuple[str, ...] = STORIES
+    with_prometheus: bool = False
+    """Start Prometheus, Alertmanager and Grafana with the shipped files, as far as they are installed."""
     interval: float = 3.0
     """Seconds between two lines of commentary."""
 
@@ -50,191 +51,177 @@ class DemoError(Exception):
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run it until Ctrl-C, or with `once` to the story's end. Exit status 1: the exporter missed the incident."""
-    # A closed terminal and a kill end it as Ctrl-C does.
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
+    """Run it until Ctrl-C, or with `once` to the stories' end. Exit status 1: the exporter missed something."""
+    # The outer one: while the household ends, signals change nothing any more.
+    with Ending() as ending:
+        try:
+            with Household() as household:
+                _Demo(options, ending, household).run()
+        except Ended:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                print("\nended", flush=True)
+        except (DemoError, PortTakenError) as error:
+            print(f"kvexporter demo: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            print(f"kvexporter demo: {error.filename or 'a process'}: {error.strerror}", file=sys.stderr)
+            return 1
+    return 0
+
+
+class _Demo:
+    def __init__(self, options: DemoOptions, ending: Ending, household: Household) -> None:
+        self._options = options
+        self._ending = ending
+        self._household = household
+        self._news = AlertNews()
+
+    def run(self) -> None:
         with ExitStack() as stack:
-            return _run(options, stack)
-    except KeyboardInterrupt:
-        print("\nended")
-        return 0
-    except (DemoError, NoJournalError) as error:
-        print(f"kvexporter demo: {error}", file=sys.stderr)
-        return 1
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+            household, options = self._household, self._options
+            self._journal = open_journal(household.folder / "journal", household.environment)
+            stack.callback(self._journal.close)
+            ports = free_ports(len(options.stories))
+            self._players = [
+                player(story, port, options.speed, options.linger, household.folder, not self._journal.lacks)
+                for story, port in zip(options.stories, ports, strict=True)
+            ]
+            self._start_exporter()
+            self._monitoring = Monitoring(household, self._ending, self._port)
+            told = self._monitoring.start(stack) if options.with_prometheus else []
+            self._introduce(told)
+            for one in self._players:
+                self._ending.check()
+                one.unit.start(household, self._journal)
+            self._watch()
 
+    # ---- the exporter ------------------------------------------------------------------------------------------------
 
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    def _start_exporter(self) -> None:
+        """Start it on the port that was asked for, else on the first that it gets."""
+        if self._options.port is not None:
+            need_port(self._options.port)
+        for attempt in range(_ATTEMPTS):
+            self._port = self._options.port or free_ports(1, DEFAULT_PORT)[0]
+            self._url = f"http://127.0.0.1:{self._port}"
+            self._exporter = self._household.spawn("exporter", self._exporter_command())
+            try:
+                self._wait_ready(self._exporter)
+            except DemoError:
+                # Somebody else may have taken the port meanwhile.
+                if self._options.port is not None or attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
+    def _exporter_command(self) -> list[str]:
+        config = self._household.folder / "kvexporter.yml"
+        config.write_text(exporter_config(self._players, self._journal))
+        listen = ["--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self._port}"]
+        return [sys.executable, "-m", "kvexporter", "run", *listen]
 
-def _run(options: DemoOptions, stack: ExitStack) -> int:
-    if reason := journal_available():
-        raise DemoError(reason)
-    story = load_story()
-    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvexporter-demo-")))
-    journal = open_journal(directory / "journal")
-    stack.callback(journal.close)
-    port = options.port or _free_port(DEFAULT_PORT)
-    standin_port = _free_port(0)
-    exporter = _start_exporter(directory, journal, port, standin_port, stack)
-    url = f"http://127.0.0.1:{port}"
-    _introduce(story, options, url, standin_port, journal)
-    incidents = failed = 0
-    while True:
-        standin = _start_standin(options, directory, journal, standin_port, stack)
-        reading = _watch(options, exporter, standin, url, incidents)
-        if reading is None:
-            raise DemoError("the exporter has not shown the incident; its last words:\n" + exporter.last_words())
-        print(f"\n{incident_table(reading, failed)}\n    (read from {url}/metrics)\n", flush=True)
-        incidents, failed = reading.incidents, reading.requests_failed
-        if options.once:
-            return 0
-        print("The server starts again and the story repeats; Ctrl-C ends it.\n", flush=True)
-        standin.process.wait()
+    def _wait_ready(self, exporter: Child) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while _get(f"{self._url}/-/ready") is None:
+            if exporter.ended or time.monotonic() > deadline:
+                raise DemoError("the exporter did not start:\n" + exporter.last_words())
+            self._ending.wait(0.1)
 
+    # ---- the commentary ----------------------------------------------------------------------------------------------
 
-def _introduce(story: Story, options: DemoOptions, url: str, standin_port: int, journal: DemoJournal) -> None:
-    minutes, seconds = divmod(round(story.duration), 60)
-    print(
-        f"Four agents share one llama-server with a KV pool of {story.slot_context:,} tokens; each was told it has all "
-        f"of it.\nRecorded from a real one ({story.build}, {minutes} min {seconds} s) and replayed {options.speed:g} "
-        "times faster. The exporter is the real one.\n\n"
-        f"  {url}/         the exporter's page\n"
-        f"  {url}/metrics  what Prometheus scrapes\n"
-        f"  http://127.0.0.1:{standin_port}/slots    what the server answers\n"
-        f"  {journal.description}\n\n"
-        "Ctrl-C ends it and removes everything it made.\n",
-        flush=True,
-    )
-
-
-# ---- the processes ---------------------------------------------------------------------------------------------------
-
-
-class Child:
-    """A process of the demonstration; it ends with it, whatever ends that."""
-
-    def __init__(self, command: list[str], output: int, log: Path, stack: ExitStack) -> None:
-        # In a session of its own, so that a Ctrl-C in the terminal reaches this program only; setpriv ends it should
-        # this program be killed.
-        guard = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
-        self._log = log
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                [*guard, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                # What the exporter keeps between runs must be neither the user's nor kept.
-                env={**os.environ, "STATE_DIRECTORY": str(log.parent)},
-                start_new_session=True,
+    def _introduce(self, monitoring: list[str]) -> None:
+        say = self._ending.say
+        say(
+            f"{len(self._players)} llama-server stand-ins, their time running {self._options.speed:g} times faster, "
+            "and the real exporter.\n"
+        )
+        for one in self._players:
+            say(f"  {one.story:9} {one.says}\n  {'':9} http://127.0.0.1:{one.port}  unit {one.unit.name}")
+        say(
+            f"\n  {self._url}/         the exporter's page: open it first\n"
+            f"  {self._url}/metrics  what Prometheus scrapes\n"
+            f"  {self._journal.description}"
+        )
+        for line in monitoring:
+            say(f"  {line}")
+        if self._journal.lacks:
+            say(f"\nTheir logs are files here, without systemd's word on exits and restarts: {self._journal.lacks}.")
+        if "agents" in self._options.stories:
+            say(
+                "\nHow the agents' pool runs out is a recording of a real server; all else the stand-ins say is made "
+                "up in its words."
             )
-        self._copier: threading.Thread | None = None
-        stack.callback(self.end)
+        say("\nCtrl-C ends it and removes everything it made.\n")
 
-    def copy_output_to(self, journal: DemoJournal) -> None:
-        """Write what it prints to a journal, where it does not print there itself."""
-        if self.process.stdout is not None:
-            arguments = (self.process.stdout, journal, self.process.pid)
-            self._copier = threading.Thread(target=copy_lines, args=arguments, daemon=True)
-            self._copier.start()
+    def _watch(self) -> None:
+        """Comment until all is seen (once), or for ever."""
+        started = time.monotonic()
+        next_line = started
+        deadlines = {one.story: started + one.first for one in self._players}
+        while True:
+            self._ending.wait(0.25)
+            self._check_alive()
+            text = _get(f"{self._url}/metrics")
+            now = time.monotonic()
+            if text is not None:
+                readings = read_exposition(text)
+                for one in self._players:
+                    self._look(one, readings.get(one.story, Reading()), deadlines, now)
+                if self._options.once and all(one.watch.met for one in self._players):
+                    return
+                if now >= next_line:
+                    self._say_state(now - started, readings)
+                    next_line = now + self._options.interval
+            for one in self._players:
+                if now > deadlines[one.story]:
+                    raise DemoError(
+                        f"the exporter has not shown {one.watch.wanted} of {one.story}; its last words:\n"
+                        + self._exporter.last_words()
+                    )
 
-    def end(self) -> None:
-        """End it, by force if it does not want to."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        if self._copier is not None:
-            self._copier.join(10)
+    def _look(self, one: Player, reading: Reading, deadlines: dict[str, float], now: float) -> None:
+        before = one.watch.times
+        for line in (*self._news.news(one.story, reading, time.time()), *one.watch.look(reading)):
+            self._ending.say(line)
+        if not one.watch.met:
+            return
+        if one.again is None:
+            deadlines[one.story] = float("inf")
+        elif one.watch.times > before:
+            deadlines[one.story] = now + one.again
+            if not self._options.once:
+                self._ending.say(f"{one.story}: its clients begin anew, and it comes again; Ctrl-C ends it.\n")
 
-    def last_words(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
+    def _say_state(self, seconds: float, readings: dict[str, Reading]) -> None:
+        shown = {one.story: readings.get(one.story, Reading()) for one in self._players}
+        if "agents" in shown:
+            self._ending.say(pool_line(seconds, shown.pop("agents")))
+        if shown:
+            self._ending.say(others_line(shown))
 
-
-def _start_exporter(directory: Path, journal: DemoJournal, port: int, standin_port: int, stack: ExitStack) -> Child:
-    config = directory / "kvexporter.yml"
-    config.write_text(
-        "poll_interval: 500ms\n"
-        "servers:\n"
-        "  - name: demo\n"
-        f"    url: http://127.0.0.1:{standin_port}\n"
-        f"    {journal.server_config}\n"
-    )
-    command = [
-        *(sys.executable, "-m", "kvexporter", "run"),
-        *("--config.file", str(config), "--web.listen-address", f"127.0.0.1:{port}"),
-    ]
-    exporter = Child(command, subprocess.DEVNULL, directory / "exporter.log", stack)
-    deadline = time.monotonic() + START_SECONDS
-    while _get(f"http://127.0.0.1:{port}/-/ready") is None:
-        if exporter.process.poll() is not None or time.monotonic() > deadline:
-            raise DemoError("the exporter did not start:\n" + exporter.last_words())
-        time.sleep(0.1)
-    return exporter
-
-
-def _start_standin(options: DemoOptions, directory: Path, journal: DemoJournal, port: int, stack: ExitStack) -> Child:
-    command = [
-        *(sys.executable, "-m", "kvexporter.demo.standin", "--port", str(port)),
-        *("--speed", str(options.speed), "--linger", str(options.linger)),
-    ]
-    standin = Child(command, journal.child_stdout, directory / "standin.log", stack)
-    standin.copy_output_to(journal)
-    return standin
-
-
-def _free_port(first: int) -> int:
-    """The first free port of 127.0.0.1 from `first` on; 0: any."""
-    for port in [*range(first, first + 50), 0] if first else [0]:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise DemoError("no port is free on 127.0.0.1")
+    def _check_alive(self) -> None:
+        if self._exporter.ended:
+            raise DemoError("the exporter ended:\n" + self._exporter.last_words())
+        if self._journal.failed():
+            raise DemoError("the journal's writer, systemd-journal-remote, ended")
+        for one in self._players:
+            if one.unit.over:
+                raise DemoError(f"the stand-in of {one.story} ended:\n{one.unit.words()}")
+            if WOKEN_BY_EXPORTER in one.unit.words():
+                raise DemoError(f"{one.story}: {one.unit.words().strip()}, which must never happen")
+        for line in self._monitoring.check():
+            self._ending.say(line)
 
 
-# ---- the commentary --------------------------------------------------------------------------------------------------
-
-
-def _watch(options: DemoOptions, exporter: Child, standin: Child, url: str, seen: int) -> Reading | None:
-    """Comment on one story until its incident is shown, and give that reading; None if it never is."""
-    started = next_line = time.monotonic()
-    geometry_told = False
-    ended: float | None = None
-    while True:
-        time.sleep(0.25)
-        now = time.monotonic()
-        if exporter.process.poll() is not None:
-            raise DemoError("the exporter ended:\n" + exporter.last_words())
-        if standin.process.poll() is not None:
-            if standin.process.returncode != 0:
-                raise DemoError("the stand-in ended:\n" + standin.last_words())
-            ended = ended or now
-            if now > ended + INCIDENT_SECONDS:
-                return None
-        text = _get(f"{url}/metrics")
-        if text is None:
-            continue
-        reading = read_exposition(text)
-        if reading.incidents > seen:
-            return reading
-        if not geometry_told and (line := geometry_line(reading)):
-            print(line + "\n", flush=True)
-            geometry_told = True
-        if now >= next_line and ended is None:
-            print(pool_line(now - started, reading), flush=True)
-            next_line = now + options.interval
+def exporter_config(players: list[Player], journal: DemoJournal) -> str:
+    """The exporter's configuration for these servers."""
+    parts = (
+        f"  - name: {one.story}\n"
+        f"    url: http://127.0.0.1:{one.port}\n"
+        f"    {journal.server_config(one.unit.name)}\n"
+        for one in players
+    )  # fmt: skip
+    return "poll_interval: 500ms\nservers:\n" + "".join(parts)
 
 
 def _get(url: str) -> str | None:

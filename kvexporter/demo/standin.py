@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from kvexporter.demo.serving import LOADING, quiet_server, stopped_by_signals, wait_stopped
 from kvexporter.demo.story import Story, line_for_port, load_story
-
-_LOADING = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
 
 
 def create_app(story: Story, now: Callable[[], float]) -> Starlette:
@@ -29,7 +25,7 @@ def create_app(story: Story, now: Callable[[], float]) -> Starlette:
 
     def endpoint(answer: Callable[[], Response]) -> Callable[[Request], Response]:
         def handle(_: Request) -> Response:
-            return answer() if now() >= story.ready_at else JSONResponse(_LOADING, 503)
+            return answer() if now() >= story.ready_at else JSONResponse(LOADING, 503)
 
         return handle
 
@@ -57,37 +53,18 @@ async def play(story: Story, port: int, speed: float, linger: float) -> None:
         return (time.monotonic() - started) * speed
 
     # The recorded server's access log is part of the recording, if it wrote one.
-    config = uvicorn.Config(create_app(story, now), port=port, log_level="critical", access_log=False, lifespan="off")
-    server = _Server(config)
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+    server = quiet_server(create_app(story, now), port)
+    stopped = stopped_by_signals()
     serving = asyncio.create_task(server.serve())
     goodbye_at, goodbye = story.lines[-1]
     for at, text in story.lines[:-1]:
-        if await _wait(stopped, at / speed - (time.monotonic() - started)):
+        if await wait_stopped(stopped, at / speed - (time.monotonic() - started)):
             break
         print(line_for_port(text, port), flush=True)
-    await _wait(stopped, linger + goodbye_at / speed - (time.monotonic() - started))
+    await wait_stopped(stopped, linger + goodbye_at / speed - (time.monotonic() - started))
     print(goodbye, flush=True)
     server.should_exit = True
     await serving
-
-
-class _Server(uvicorn.Server):
-    """The signals are ours: the story ends with its goodbye line."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _wait(stopped: asyncio.Event, seconds: float) -> bool:
-    """Wait; whether the stop came."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stopped.wait(), max(0.0, seconds))
-    return stopped.is_set()
 
 
 def main(arguments: list[str] | None = None) -> int:

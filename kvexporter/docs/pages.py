@@ -1,8 +1,8 @@
-"""The reference documents as Markdown: metrics, configuration and command line."""
+"""The reference documents as Markdown: metrics, alerts, configuration and command line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -10,6 +10,8 @@ import click
 from kvexporter.cli import commands
 from kvexporter.config import CONFIG
 from kvexporter.config_reading import ListOf, Section
+from kvexporter.docs.alerts_page import alerts_page
+from kvexporter.docs.tables import table
 from kvexporter.metrics.definitions import SECTIONS
 
 _MADE = "<!-- Made by `python -m kvexporter.docs` from the definitions in the code: change them, not this page. -->"
@@ -39,7 +41,7 @@ def metrics_page() -> str:
             )
             for metric in section.metrics
         )
-        parts.append(_table(("Metric", "Type", "Labels", "Unit", "Meaning", "Source", "Absent"), rows))
+        parts.append(table(("Metric", "Type", "Labels", "Unit", "Meaning", "Source", "Absent"), rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -91,7 +93,7 @@ def _section(path: str, section: Section[Any]) -> Iterator[list[str]]:
     yield [
         f"## `{path}`" if path else "## The file",
         (section.shape.__doc__ or "").strip(),
-        _table(("Key", "Type", "Meaning", "Default"), rows),
+        table(("Key", "Type", "Meaning", "Default"), rows),
     ]
     for where, kind in inner:
         yield from _section(where, kind)
@@ -106,13 +108,13 @@ def cli_page() -> str:
         "Exit status: 0 all well, 1 something was found or failed, 2 the command line or the configuration cannot be "
         "used. Errors are one line each on stderr.",
     ]
-    for name in ("run", "check", "replay", "demo"):
+    for name in commands.commands:
         command = commands.commands[name]
         arguments = [p.make_metavar(click.Context(command)) for p in command.params if isinstance(p, click.Argument)]
         parts += [f"## `{' '.join(['kvexporter', name, *arguments])}`", _paragraphs(command.help or "")]
         options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
         rows = ((_spelling(option), option.help or "", _default(option)) for option in options)
-        parts.append(_table(("Option", "Meaning", "Default"), rows))
+        parts.append(table(("Option", "Meaning", "Default"), rows))
     return "\n\n".join(parts) + "\n"
 
 
@@ -135,13 +137,9 @@ def _default(option: click.Option) -> str:
     return ", ".join(f"`{value}`" for value in values)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-
-
 PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
+    "alerts.md": alerts_page,
     "configuration.md": configuration_page,
     "cli.md": cli_page,
 }

@@ -151,7 +151,7 @@ def _task(fields: Fields) -> int | None:
 
 def _slots_initializing(fields: Fields) -> Event | None:
     slots = _slots(fields, "n_slots")
-    return None if slots is None else SlotsInitializing(slots)
+    return SlotsInitializing(slots) if slots else None
 
 
 def _slot_context(fields: Fields) -> Event | None:

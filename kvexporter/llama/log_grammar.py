@@ -29,6 +29,7 @@ _SHAPES = {
     b"<count>": rb"(\d{1,12})",
     # A number of slots; llama.cpp itself has at most 256.
     b"<slots>": rb"(\d{1,4})",
+    b"<some-slots>": rb"([1-9]\d{0,3})",
     # A number that may be negative, and one that is of no use here.
     b"<number>": rb"(-?\d{1,12})",
     b"<->": rb"-?\d{1,15}",

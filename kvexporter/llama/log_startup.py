@@ -125,17 +125,17 @@ def _kv_self_size(m: Match, i: int) -> Event:
 _BUILD = rb"build:? <count> \("
 _STOPPING = rb"cleaning up before exit"
 _VERBOSITY = rb"verbosity = (\d{1,3}) "
-_PARALLEL = rb"n_parallel = <slots> and kv_unified = (true|false)\b"
+_PARALLEL = rb"n_parallel = <some-slots> and kv_unified = (true|false)\b"
 _LISTENING = rb"listening on https?://([^\s/]{1,255}):(\d{1,5})(?: - starting the main loop)?+<end>"
-_SIZING = rb"sizing KV pool to n_parallel \* kv_unified_per_slot = <slots> \* <count> = <count><fields>"
+_SIZING = rb"sizing KV pool to n_parallel \* kv_unified_per_slot = <some-slots> \* <count> = <count><fields>"
 
 STARTUP_RULES = (
     rule(rb"initializing \.\.\.<end>", lambda m, i: ProcessStarting()),
     rule(
-        rb"initializing, n_slots = <slots>, n_ctx_slot = <count>, kv_unified = '(true|false)'<fields>",
+        rb"initializing, n_slots = <some-slots>, n_ctx_slot = <count>, kv_unified = '(true|false)'<fields>",
         _pool_initialized,
     ),
-    rule(rb"initializing slots, n_slots = <slots><fields>", lambda m, i: SlotsInitializing(int(m[i + 1]))),
+    rule(rb"initializing slots, n_slots = <some-slots><fields>", lambda m, i: SlotsInitializing(int(m[i + 1]))),
     rule(rb"loading model(?: '([^\x00-\x1f]*)')?+<end>", _loading),
     rule(rb"model loaded<end>", lambda m, i: ModelLoaded()),
     rule(_LISTENING, _listening),

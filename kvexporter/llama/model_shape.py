@@ -86,6 +86,12 @@ def model_shape(header: GgufHeader) -> ModelShape:
     return ModelShape(architecture, len(full), k_elements, v_elements, sum(windowed[:cached]))
 
 
+def training_context(header: GgufHeader) -> int | None:
+    """Tokens that the model was trained on; None where the header does not tell."""
+    value = header.values.get(f"{header.values.get('general.architecture')}.context_length")
+    return value if isinstance(value, int) and value > 0 else None
+
+
 class _Values:
     """The values of one architecture, by name without its prefix."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvexporter.metrics.definition import MetricSection, Points, counter, gauge, histogram, logged, one
 from kvexporter.snapshot import CAUSES, ServerSnapshot
 
-_NO_LOG = "where the server's log cannot be read"
+_NO_LOG = "where the server's log cannot be read, and while what it holds from before is still being read"
 _LOG = "the server's log, from the first line that was read"
 _UPSTREAM = "the server's own /metrics, read while it is busy; its option --metrics turns it on"
 _UPSTREAM_ABSENT = "without it, and on builds without this counter"

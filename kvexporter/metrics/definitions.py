@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvexporter.metrics.counts import CONTEXT_ERRORS, REQUESTS
 from kvexporter.metrics.definition import Metric, MetricSection
 from kvexporter.metrics.exporter_state import EXPORTER
+from kvexporter.metrics.forecast_state import FORECAST
 from kvexporter.metrics.gpu_state import GPU
 from kvexporter.metrics.memory_state import MEMORY
 from kvexporter.metrics.pool_state import OCCUPANCY, PROGRESS
@@ -16,6 +17,7 @@ SECTIONS: tuple[MetricSection, ...] = (
     GEOMETRY,
     OCCUPANCY,
     PROGRESS,
+    FORECAST,
     CONTEXT_ERRORS,
     REQUESTS,
     PROCESS,

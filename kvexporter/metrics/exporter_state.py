@@ -35,6 +35,10 @@ def _last_poll(snapshot: ExporterSnapshot) -> Points:
     return [((server.name, endpoint), at) for server in snapshot.servers for endpoint, at in server.last_poll.items()]
 
 
+def _by_name(counts: dict[str, int]) -> Points:
+    return [((name,), count) for name, count in counts.items()]
+
+
 def _maybe(value: float | None) -> Points:
     return () if value is None else (((), value),)
 
@@ -88,8 +92,8 @@ EXPORTER = MetricSection(
             "kvexporter_journal_lag_seconds",
             "gauge",
             lambda snapshot: _maybe(snapshot.journal_lag),
-            "Time between the latest journal entry and the moment it was read. journald alone delays a lone line by up "
-            "to half a second.",
+            "Time between the latest journal entry and the moment it was read; 0 again once a backlog has been read to "
+            "its end. journald alone delays a lone line by up to half a second.",
             unit="seconds",
             source="the journal",
             absent="before the first entry",
@@ -103,7 +107,7 @@ EXPORTER = MetricSection(
             unit="lines",
             labels=("server",),
             source="journald's own messages in the journal",
-            absent="where the server's log cannot be read",
+            absent="where the server's log cannot be read, and while what it holds from before is still being read",
         ),
         own(
             "kvexporter_journal_gaps_total",
@@ -166,6 +170,46 @@ EXPORTER = MetricSection(
             labels=("kind",),
             source=_SELF,
             absent="",
+        ),
+        own(
+            "kvexporter_alerts_sent_total",
+            "counter",
+            lambda snapshot: _by_name(snapshot.alerts_sent),
+            "Alerts that this Alertmanager took, straight from here; one that stays on is sent again every 10 s.",
+            unit="alerts",
+            labels=("alertmanager",),
+            source=_SELF,
+            absent="without `alerting` in the configuration",
+        ),
+        own(
+            "kvexporter_alert_send_failures_total",
+            "counter",
+            lambda snapshot: _by_name(snapshot.alert_send_failures),
+            "Posts of alerts to this Alertmanager that failed; each is tried again.",
+            unit="requests",
+            labels=("alertmanager",),
+            source=_SELF,
+            absent="without `alerting` in the configuration",
+        ),
+        own(
+            "kvexporter_webhook_alerts_sent_total",
+            "counter",
+            lambda snapshot: _by_name(snapshot.webhook_alerts_sent),
+            "Beginnings and ends of alerts, and further incidents, that this webhook's receiver took.",
+            unit="alerts",
+            labels=("webhook",),
+            source=_SELF,
+            absent="without `alerting` in the configuration",
+        ),
+        own(
+            "kvexporter_webhook_failures_total",
+            "counter",
+            lambda snapshot: _by_name(snapshot.webhook_failures),
+            "Posts to this webhook's receiver that failed; each is tried again.",
+            unit="requests",
+            labels=("webhook",),
+            source=_SELF,
+            absent="without `alerting` in the configuration",
         ),
         own(
             "kvexporter_store_errors_total",

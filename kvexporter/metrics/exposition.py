@@ -102,15 +102,20 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def escape(value: str) -> str:
-    """Escape a label's value; bytes that are not UTF-8 were replaced before, lone surrogates are replaced here.
+    """Escape a label's value, clipped."""
+    return clipped(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def clipped(value: str) -> str:
+    """Give a label's value as it is shown; bytes that are not UTF-8 were replaced before, lone surrogates are here.
 
     What is longer than 128 characters is cut, and ends in a hash of the whole: two values must not become one.
     """
     value = value.encode("utf-8", "replace").decode()
-    if len(value) > LABEL_LIMIT:
-        digest = blake2b(value.encode(), digest_size=4).hexdigest()
-        value = f"{value[: LABEL_LIMIT - 1 - len(digest)]}~{digest}"
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    if len(value) <= LABEL_LIMIT:
+        return value
+    digest = blake2b(value.encode(), digest_size=4).hexdigest()
+    return f"{value[: LABEL_LIMIT - 1 - len(digest)]}~{digest}"
 
 
 def number(value: float) -> str:

@@ -11,7 +11,8 @@ _FUSED = "the server's log and /slots together"
 _STALE = "while unknown or too old (three polls missed)"
 
 
-def _of_pool(read: Callable[[PoolSnapshot], float | None]) -> Callable[[ServerSnapshot], Points]:
+def of_pool(read: Callable[[PoolSnapshot], float | None]) -> Callable[[ServerSnapshot], Points]:
+    """Read one number of the pool; None is absent."""
     return one(lambda server: None if server.pool is None else read(server.pool))
 
 
@@ -58,7 +59,7 @@ OCCUPANCY = MetricSection(
         ),
         gauge(
             "llama_kv_pool_fill_ratio",
-            _of_pool(lambda pool: pool.fill_ratio),
+            of_pool(lambda pool: pool.fill_ratio),
             "Tokens of slots at work by the pool's capacity: what cannot be given back. When a shared pool reaches 1, "
             "all its running requests fail.",
             unit="ratio",
@@ -67,7 +68,7 @@ OCCUPANCY = MetricSection(
         ),
         gauge(
             "llama_kv_pool_resident_ratio",
-            _of_pool(lambda pool: pool.resident_ratio),
+            of_pool(lambda pool: pool.resident_ratio),
             "Tokens of all slots, the idle ones' cache included, by the pool's capacity. Near 1 is normal on a busy "
             "server.",
             unit="ratio",
@@ -76,7 +77,7 @@ OCCUPANCY = MetricSection(
         ),
         gauge(
             "llama_kv_pool_fill_peak_ratio",
-            _of_pool(lambda pool: pool.fill_peak_ratio),
+            of_pool(lambda pool: pool.fill_peak_ratio),
             "Highest llama_kv_pool_fill_ratio of the last 60 seconds, so that scrapes up to a minute apart miss no "
             "peak. Scrapes do not reset it.",
             unit="ratio",

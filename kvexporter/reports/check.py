@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kvexporter.facts import Endpoint, GgufHeader, GpuReport
 from kvexporter.feed import feed_key
 from kvexporter.gpu_worker import GpuWorker
 from kvexporter.llama.errors import MalformedBody
+from kvexporter.llama.log import parse_line
 from kvexporter.llama.model_shape import ModelShape, ShapeError, model_shape
 from kvexporter.llama.props import Props, parse_props
 from kvexporter.reports.findings import Finding, exit_status, format_findings
@@ -25,8 +27,9 @@ from kvexporter.sources.gguf_header import HeaderError
 from kvexporter.sources.host_memory import in_own_pid_namespace
 from kvexporter.sources.journal_dropped import dropped_lines
 from kvexporter.sources.journal_health import JournalHealth, journal_health, with_own_entries
-from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.llama_api import ApiAnswer, LlamaApi
+from kvexporter.sources.log_health import look_into_file
+from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
 from kvexporter.sources.model_file import ModelFiles
 from kvexporter.starts import StartRecord, decode_start
 from kvexporter.store import StoreError, read_gaps, read_starts
@@ -152,16 +155,20 @@ async def _look_at_all(targets: list[Target], gaps: Mapping[str, int]) -> list[S
     return list(await asyncio.gather(*(_look_at(target, gaps) for target in targets)))
 
 
-def _journal(selection: JournalSelection) -> JournalHealth:
-    return with_own_entries(journal_health(selection), selection)
+def _log(selection: Selection) -> tuple[JournalHealth, int]:
+    """Whether a log can be read, and how many of its lines journald says it dropped."""
+    if isinstance(selection, LogFileSelection):
+        return look_into_file(selection, parse_line, time.time()), 0
+    if isinstance(selection, StdinSelection):
+        return JournalHealth(files=1), 0
+    return with_own_entries(journal_health(selection), selection), dropped_lines(selection)
 
 
 async def _look_at(target: Target, gaps: Mapping[str, int]) -> ServerFacts:
     selection = target.selection
     journal, dropped = None, 0
     if selection is not None:
-        journal = await asyncio.to_thread(_journal, selection)
-        dropped = await asyncio.to_thread(dropped_lines, selection)
+        journal, dropped = await asyncio.to_thread(_log, selection)
     answers: dict[Endpoint, ApiAnswer] = {}
     props: Props | None = None
     if target.api is not None:

@@ -12,7 +12,7 @@ from kvexporter.targets import Target
 
 SUBJECT = "GPU"
 
-_REMEDIES: dict[GpuReason, str] = {
+REMEDIES: dict[GpuReason, str] = {
     "no_gpu": "",
     "no_module": "pip install 'kvexporter[gpu]' into kvexporter's environment",
     "no_library": "install NVIDIA's driver with its libraries; in a container, give it the GPU (--gpus all)",
@@ -40,7 +40,7 @@ def gpu_findings(report: GpuReport, targets: Sequence[Target], foreign_pids: boo
         findings.append(Finding("ok", SUBJECT, report.detail))
     elif report.reason is not None:
         level: Level = "warning" if report.reason == "not_supported" else "problem"
-        findings.append(Finding(level, SUBJECT, report.detail, _REMEDIES[report.reason]))
+        findings.append(Finding(level, SUBJECT, report.detail, REMEDIES[report.reason]))
     if any(gpu.vendor == "nvidia" for gpu in report.gpus) and foreign_pids:
         findings.append(
             Finding(

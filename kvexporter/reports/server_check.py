@@ -11,9 +11,11 @@ from kvexporter.geometry import PoolShape
 from kvexporter.llama.model_shape import ModelShape
 from kvexporter.llama.props import Props
 from kvexporter.reports.findings import Finding, Level
+from kvexporter.reports.poll_words import REASONS
 from kvexporter.reports.pool_words import pool_words
 from kvexporter.sources.journal_health import JournalHealth
 from kvexporter.sources.llama_api import ApiAnswer
+from kvexporter.sources.log_selection import LogFileSelection, StdinSelection
 from kvexporter.targets import Target
 
 _LOOPBACK = ("localhost", "127.", "::1", "0.0.0.0", "::")  # noqa: S104  (compared, not bound)
@@ -38,26 +40,6 @@ class ServerFacts:
     """Times that entries of its journal were gone before the exporter read them, as far as its store can be read."""
     shape: tuple[ModelShape | None, str | None] = (None, None)
     """What the header of its model's file tells, or why it does not; neither where no file is known."""
-
-
-_REASONS: dict[PollReason, tuple[str, str]] = {
-    "unauthorized": (
-        "demands an API key",
-        "give the path of a file with the key as api_key_file of this server in the configuration",
-    ),
-    "not_found": ("has no such path", "check the url's port and its base path (--api-prefix of the server)"),
-    "unsupported": ("has this endpoint turned off", ""),
-    "loading": ("is loading its model", ""),
-    "http_error": ("answers with an error", "look at the server's own log"),
-    "redirect": ("redirects, which is not followed", "give the address that it redirects to as url"),
-    "timeout": ("did not answer in time", "is it hung? Older builds answer only between two batches"),
-    "refused": ("is not listening", "start the server, or correct its url"),
-    "connection": ("could not be reached", "check the url and the network between"),
-    "too_large": ("answers with more than 4 MiB", "is it a llama-server?"),
-    "malformed": ("does not answer like a llama-server", "check the url: something else may be listening there"),
-    "tls": ("could not be reached over TLS", "give its certificate authority as tls.ca_file"),
-    "key_file": ("demands an API key that cannot be read", "let kvexporter's user read the api_key_file"),
-}
 
 
 def common_findings(servers: Sequence[ServerFacts]) -> tuple[list[Finding], frozenset[str]]:
@@ -129,7 +111,7 @@ def _journal(facts: ServerFacts, told: Collection[str]) -> _Lines:
             "its log is not in a journal: requests that died for want of context are not counted",
             "run kvexporter on the server's own host"
             if _elsewhere(target)
-            else "run it as a systemd service, or name its entries with journal.matches",
+            else "run it as a systemd service, or name its entries with journal.matches or its file with log.file",
         )
         return
     for problem in facts.journal.problems:
@@ -145,10 +127,20 @@ def _journal(facts: ServerFacts, told: Collection[str]) -> _Lines:
             "problem",
             f"the journal has what systemd says of {target.selection}, but nothing of llama-server itself: requests "
             "that died for want of context are not counted",
-            "have it log to the journal: without StandardOutput=, --log-file and --log-disable",
+            "have it log to the journal: without StandardOutput=, --log-file and --log-disable; or name its file with "
+            "log.file",
         )
     elif facts.journal.ok and facts.journal.has_entries:
-        yield "ok", f"its log can be read ({target.selection})", ""
+        detail = f", {facts.journal.detail}" if facts.journal.detail else ""
+        yield "ok", f"its log can be read ({target.selection}{detail})", ""
+    elif isinstance(target.selection, StdinSelection):
+        yield "ok", "its log comes by standard input, which only the running exporter can read", ""
+    if isinstance(target.selection, LogFileSelection) and target.options is not None and target.options.log_file:
+        yield (
+            "warning",
+            "it empties its --log-file at each start: what was not read by then is not counted",
+            "append to the log instead: StandardOutput=append:… and StandardError=inherit, or 2>> in a script",
+        )
     if facts.dropped_lines:
         yield (
             "warning",
@@ -160,7 +152,9 @@ def _journal(facts: ServerFacts, told: Collection[str]) -> _Lines:
             "warning",
             f"entries of it were gone before they were read, {'once' if facts.gaps == 1 else f'{facts.gaps} times'}: "
             "counts from it are lower bounds",
-            "give the journal more room: SystemMaxUse= (RuntimeMaxUse= in memory) in journald.conf",
+            "keep rotated files for longer, in the log's own folder"
+            if isinstance(target.selection, LogFileSelection)
+            else "give the journal more room: SystemMaxUse= (RuntimeMaxUse= in memory) in journald.conf",
         )
     verbosity = target.options.verbosity if target.options is not None else None
     if verbosity is not None and verbosity < LAUNCH_VERBOSITY:
@@ -182,7 +176,7 @@ def _api(facts: ServerFacts) -> _Lines:
     if health is None:
         return
     if health.reason is not None and health.reason != "loading":
-        text, remedy = _REASONS[health.reason]
+        text, remedy = REASONS[health.reason]
         if health.reason == "refused" and _elsewhere(target):
             remedy = "start it with --host: by default it listens on its own host only; or correct its url"
         yield "problem", f"{where} {text}{_detail(health)}", remedy
@@ -223,10 +217,10 @@ def _endpoints(facts: ServerFacts) -> _Lines:
     if refused in ("unsupported", "loading"):
         refused = None
     if refused is not None:
-        text, remedy = _REASONS[refused]
+        text, remedy = REASONS[refused]
         yield "problem", f"/props {text}{_detail(facts.answers['props'])}", remedy
     elif facts.target.options is not None and facts.target.options.api_key and _sends_no_key(facts):
-        yield "problem", "it was started with an API key, and none is sent", _REASONS["unauthorized"][1]
+        yield "problem", "it was started with an API key, and none is sent", REASONS["unauthorized"][1]
     slots = _offered(facts, "slots", offers.endpoint_slots if offers is not None else None)
     if slots == "unsupported":
         yield (
@@ -235,7 +229,7 @@ def _endpoints(facts: ServerFacts) -> _Lines:
             "start it without --no-slots (older builds: with --slots)",
         )
     elif slots is not None and slots != refused:
-        text, remedy = _REASONS[slots]
+        text, remedy = REASONS[slots]
         yield "problem", f"/slots {text}", remedy
     metrics = _offered(facts, "metrics", offers.endpoint_metrics if offers is not None else None)
     if metrics == "unsupported":
@@ -245,7 +239,7 @@ def _endpoints(facts: ServerFacts) -> _Lines:
             "start it with --metrics",
         )
     elif metrics is not None and metrics != slots:
-        text, remedy = _REASONS[metrics]
+        text, remedy = REASONS[metrics]
         yield "problem", f"/metrics {text}", remedy
     if facts.target.options is None and facts.target.may_sleep is None and offers is not None:
         if offers.sleeping is None:

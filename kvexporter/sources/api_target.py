@@ -65,6 +65,8 @@ class ApiTarget:
             raise ValueError("the server's address must hold no user or password; use api_key_file")
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"the server's address must be http://… or https://…, not {self.base_url!r}")
+        if url.port is not None and url.port > 65535:  # httpx lets it pass
+            raise ValueError(f"the server's address must have a port of at most 65535, not {url.port}")
         if url.query or url.fragment:
             raise ValueError(f"the server's address must end with its path, without ? or #: {self.base_url!r}")
 

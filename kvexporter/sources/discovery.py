@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from itertools import islice
 from pathlib import Path
 
 from kvexporter.facts import FoundProcess
@@ -31,6 +30,33 @@ HIDDEN = "1"
 """What stands for a secret value: that there is one is all that matters."""
 
 
+class Discovery:
+    """Looks for llama-servers again and again, and does not look again at all the host's other processes each time."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._others: set[int] = set()
+        """Processes that were none at the last thorough look. One may yet become a llama-server (exec)."""
+
+    def find(self, *, thorough: bool = True) -> list[FoundProcess]:
+        """As `discover`; if it need not be `thorough`, what was no llama-server before is taken for none."""
+        if thorough:
+            self._others = set()
+        present = _pids(self._proc)
+        self._others.intersection_update(present)
+        found: list[FoundProcess] = []
+        for pid in present:
+            if pid in self._others or len(found) >= MAX_PROCESSES:
+                continue
+            process = _look_at(self._proc, pid)
+            if process is not None:
+                found.append(process)
+            elif thorough:
+                # What is new is looked at twice at least: it may be a shell that is about to become one.
+                self._others.add(pid)
+        return sorted(found, key=lambda process: (process.start_time, process.pid))
+
+
 def discover(proc: str = "/proc") -> list[FoundProcess]:
     """List all llama-server processes, sorted by start. One that vanishes meanwhile is left out.
 
@@ -38,8 +64,7 @@ def discover(proc: str = "/proc") -> list[FoundProcess]:
     of that name are not: the server they start is found itself. Values of keys and tokens are not kept. OSError when
     `proc` itself cannot be listed.
     """
-    found = (process for pid in _pids(proc) if (process := _look_at(proc, pid)) is not None)
-    return sorted(islice(found, MAX_PROCESSES), key=lambda process: (process.start_time, process.pid))
+    return Discovery(proc).find()
 
 
 def describe(pid: int, proc: str = "/proc") -> FoundProcess | None:

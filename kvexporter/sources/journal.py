@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
+WAITING = "waiting before the next attempt"
+"""A failure that goes on: why was said before."""
 SILENCE_SECONDS = 5.0
 """How long a reader must have been silent before a changed folder makes it suspect."""
 
@@ -264,7 +266,7 @@ class JournalReader:
         now = self._clock()
         if self._reader is None:
             if now < self._retry_at:
-                result.failure = "waiting before the next attempt"
+                result.failure = WAITING
                 return False
             return self._reopen(result)
         if self._moving_since is not None:

@@ -30,6 +30,8 @@ class JournalHealth:
     """Whether the selection has any entry; None when that could not be looked up."""
     has_own_entries: bool | None = None
     """Whether the unit's own processes wrote any; None when that was not or could not be looked up."""
+    detail: str = ""
+    """What else is known of a log that can be read."""
 
     @property
     def ok(self) -> bool:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import h11
-import httpcore
 import httpx
 
 from kvexporter import __version__
@@ -30,6 +27,8 @@ from kvexporter.sources.api_target import (
     tls_context,
     unix_socket,
 )
+from kvexporter.sources.connection_watch import ConnectionWatch
+from kvexporter.sources.http_failures import explain_failure
 
 __all__ = ["BODY_BOUND", "DEADLINES", "ApiAnswer", "ApiTarget", "LlamaApi", "local_url", "unix_socket"]
 
@@ -126,7 +125,7 @@ class LlamaApi:
         except AccessError as error:
             failure = error
         except Exception as error:  # whatever the network or a library does, only this poll has failed
-            failure = _explain(error)
+            failure = explain_failure(error)
         finally:
             self._under_way.discard(endpoint)
         return ApiAnswer(
@@ -161,7 +160,7 @@ class LlamaApi:
             except AccessError:
                 if endpoint != "health":  # which needs no key
                     raise
-        watch = _ConnectionWatch()
+        watch = ConnectionWatch()
         extensions: dict[str, Any] = {"trace": watch.trace}
         if self.target.tls_server_name is not None:
             extensions["sni_hostname"] = self.target.tls_server_name
@@ -199,30 +198,6 @@ class LlamaApi:
         await self.aclose()
         self._transport, self._transport_stamp = transport, current
         return transport
-
-
-class _ConnectionWatch:
-    """Follows how a request gets its connection, by the transport's trace events."""
-
-    def __init__(self) -> None:
-        self.is_new = False
-        """The connection was made for this request, not used before."""
-        self._bare: httpcore.AsyncNetworkStream | None = None
-
-    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        if event == "connection.connect_tcp.complete":
-            self.is_new = True
-            self._bare = info["return_value"]
-        elif event == "connection.connect_unix_socket.complete":
-            self.is_new = True
-        elif event == "connection.start_tls.complete":
-            self._bare = None
-
-    async def close_unfinished(self) -> None:
-        """Close a connection whose TLS exchange was cut short by the deadline: the transport has lost sight of it."""
-        if self._bare is not None:
-            stream, self._bare = self._bare, None
-            await stream.aclose()
 
 
 def reason_of_status(status: int) -> PollReason | None:
@@ -266,42 +241,3 @@ async def _drain(response: httpx.Response) -> None:
                 return
     except httpx.TransportError:
         return
-
-
-def _explain(error: Exception) -> AccessError:
-    """A transport error as a reason and words of our own: libraries quote what they received in theirs."""
-    causes = list(_causes(error))
-    for cause in causes:
-        match cause:
-            case ssl.SSLCertVerificationError():
-                return AccessError("tls", f"the server's certificate is not accepted: {cause.verify_message}")
-            case ssl.SSLEOFError() | ssl.SSLZeroReturnError():
-                return AccessError("connection", "closed during the TLS exchange")
-            case ssl.SSLError():
-                return AccessError("tls", cause.reason or "TLS failed")
-            case h11.RemoteProtocolError(error_status_hint=431):
-                return AccessError("too_large", "response headers of more than 100 KiB")
-            case ConnectionRefusedError() | FileNotFoundError():
-                return AccessError("refused", "nothing listens there")
-            case socket.gaierror():
-                return AccessError("connection", "the host's name cannot be resolved")
-            case TimeoutError():
-                return AccessError("timeout", "the network gave up")
-            case OSError(strerror=str(words)):
-                return AccessError("connection", words)
-    if any(isinstance(cause, httpx.RemoteProtocolError) for cause in causes):
-        return AccessError("connection", "closed before the answer was complete, or this is not HTTP")
-    return AccessError("connection", type(error).__name__)
-
-
-def _causes(error: BaseException, depth: int = 8) -> Iterator[BaseException]:
-    """The error, what caused it and so on; all members of groups."""
-    yield error
-    if depth == 0:
-        return
-    if isinstance(error, BaseExceptionGroup):
-        for member in error.exceptions:
-            yield from _causes(member, depth - 1)
-    cause = error.__cause__ or error.__context__
-    if cause is not None:
-        yield from _causes(cause, depth - 1)

@@ -1,8 +1,7 @@
-"""The HTTP application: metrics, health, reload and the landing page."""
+"""The HTTP application: metrics, health, reload, the JSON API and the page."""
 
 from __future__ import annotations
 
-import gzip
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -10,27 +9,24 @@ from email.utils import formatdate
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvexporter.metrics.exposition import render
-from kvexporter.metrics.negotiation import accepts_gzip
 from kvexporter.snapshot import ExporterSnapshot
+from kvexporter.web.answers import json_error, zipped
+from kvexporter.web.api import API, api_routes
 from kvexporter.web.guard import guarded
-from kvexporter.web.landing import STYLE_HASH, landing_page
 from kvexporter.web.live_config import LiveWebConfig
+from kvexporter.web.page_files import page_routes
 
 log = logging.getLogger("kvexporter.web")
 
-GZIP_FROM_BYTES = 1024
-GZIP_LEVEL = 4
-"""Metrics shrink to an eighth at this level already; higher ones take twice the time for a few bytes."""
-
 _SECURITY = {
-    "content-security-policy": f"default-src 'none'; style-src {STYLE_HASH}; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -52,14 +48,7 @@ def create_app(
 
     async def metrics(request: Request) -> Response:
         content_type, body = render(snapshot(), request.headers.get("accept"))
-        headers = {"content-type": content_type, "vary": "Accept, Accept-Encoding"}
-        if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers.get("accept-encoding")):
-            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-            headers["content-encoding"] = "gzip"
-        return Response(body, headers=headers)
-
-    async def landing(_: Request) -> Response:
-        return HTMLResponse(landing_page(snapshot(), telemetry_path))
+        return zipped(request, body, content_type, vary="Accept, Accept-Encoding")
 
     async def health(_: Request) -> Response:
         if healthy():
@@ -82,15 +71,28 @@ def create_app(
     application = Starlette(
         routes=[
             Route(telemetry_path, metrics, methods=["GET"]),
-            Route("/", landing, methods=["GET"]),
+            *page_routes(snapshot, telemetry_path),
+            *api_routes(snapshot, ready, telemetry_path, web_config),
             Route("/-/healthy", health, methods=["GET"]),
             Route("/-/ready", readiness, methods=["GET"]),
             Route("/-/reload", reloading, methods=["POST", "PUT"]),
-        ]
+        ],
+        exception_handlers={HTTPException: _refused},
     )
     # Would answer /metrics/ with a redirect made from the client's own Host header.
     application.router.redirect_slashes = False
     return _with_headers(guarded(application, web_config) if web_config is not None else application)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer for a path that is not there, or a method that it does not have; below the API as the API does."""
+    if not isinstance(error, HTTPException):
+        raise error
+    if request.url.path.startswith(f"{API}/"):
+        answer: Response = json_error(error.status_code, error.detail)
+        answer.headers.update(error.headers or {})
+        return answer
+    return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:

@@ -1,24 +1,12 @@
-"""The landing page: what is watched, and where to go. Plain HTML without scripts."""
+"""What is watched, as one plain table: what the page shows to who runs no scripts."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from datetime import UTC, datetime
 from html import escape
 
-import kvexporter
 from kvexporter.incident_words import counted
 from kvexporter.snapshot import Cause, ExporterSnapshot, ServerSnapshot
-
-_STYLE = (
-    "body{font-family:sans-serif;margin:2em;max-width:70em}"
-    "table{border-collapse:collapse}"
-    "th,td{text-align:left;padding:.3em 1em .3em 0;border-bottom:1px solid #ccc}"
-    "td.n{text-align:right;font-variant-numeric:tabular-nums}"
-)
-STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'"
-"""For the content security policy: only this style is used."""
 
 _UNKNOWN = "unknown"
 _COLUMNS = (
@@ -28,19 +16,14 @@ _COLUMNS = (
 )
 
 
-def landing_page(snapshot: ExporterSnapshot, telemetry_path: str) -> str:
-    """Give the whole page."""
+def servers_table(snapshot: ExporterSnapshot) -> str:
+    """Give the table as HTML, with the time it is of."""
+    if not snapshot.servers:
+        return f"<p>{_NO_SERVERS}</p>"
     rows = "\n".join(_row(server) for server in snapshot.servers)
     head = "".join(f"<th scope=col>{column}</th>" for column in _COLUMNS)
-    table = f"<table>\n<tr>{head}</tr>\n{rows}\n</table>" if snapshot.servers else f"<p>{_NO_SERVERS}</p>"
-    return (
-        f"<!DOCTYPE html>\n<html lang=en>\n<head><meta charset=utf-8><title>kvexporter</title>"
-        f"<style>{_STYLE}</style></head>\n<body>\n<h1>kvexporter</h1>\n"
-        f"<p>Version {escape(kvexporter.__version__)}. Watches the KV pool of llama-server.</p>\n{table}\n"
-        f'<ul>\n<li><a href="{escape(telemetry_path)}">Metrics</a></li>\n'
-        f'<li><a href="/-/healthy">Health</a></li>\n<li><a href="/-/ready">Readiness</a></li>\n</ul>\n'
-        f"</body>\n</html>\n"
-    )
+    caption = f"<caption>As of {_time(snapshot.at)}; reload for newer numbers.</caption>"
+    return f"<table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table>"
 
 
 _NO_SERVERS = "No llama-server has been found. <code>kvexporter check</code> on this host says what was looked for."
@@ -82,12 +65,16 @@ def _last_incident(server: ServerSnapshot) -> str:
     incident = server.last_incident
     if incident is None:
         return "not yet"
-    text = datetime.fromtimestamp(incident.ended, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    text = _time(incident.ended)
     biggest = next((slot for slot in incident.slots if slot.slot == incident.biggest_slot), None)
     if biggest is None or biggest.tokens is None:
         return text
     share = "" if biggest.share is None else f" ({biggest.share:.1%})"
     return f"{text}: slot {biggest.slot} held most, {biggest.tokens:,} tokens{share}"
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _shown(text: str) -> str:

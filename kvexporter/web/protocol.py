@@ -2,6 +2,8 @@
 
 uvicorn limits only how long a connection may be idle between requests: a client that sends its request byte by byte, or
 never reads its answer, would keep its connection, and the few there may be would soon be taken.
+
+A stream of events has no end. Its client is cut off when it stops taking what it is sent.
 """
 
 from __future__ import annotations
@@ -19,6 +21,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 20.0
 """From the first byte of a request (for the first one: from the connection) to the last byte of its answer."""
+STREAM = "kvexporter.stream"
+"""Key in the scope's `state`: what an application calls, without arguments, when its answer is a stream."""
+STREAM_BUFFER_BYTES = 64 * 1024
+"""What the kernel may keep for a stream's client that is behind."""
+LOOKS = 4
+"""A stream's client that is behind at so many looks in a row, within REQUEST_SECONDS, is cut off."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -36,6 +44,10 @@ class BoundedProtocol(H11Protocol):
         self._admits = admits
         self._under_way = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._streams = False
+        self._behind = 0
+        """Looks in a row at which a stream's client had not taken all."""
+        self.app_state[STREAM] = self._stream
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,7 +67,14 @@ class BoundedProtocol(H11Protocol):
             self._begin()
         super().data_received(data)
 
+    def shutdown(self) -> None:
+        if self._streams:
+            self.transport.close()
+        else:
+            super().shutdown()
+
     def on_response_complete(self) -> None:
+        self._streams = False
         super().on_response_complete()
         # A pipelined request begins in the call above. Bytes that are still to be sent stay under the deadline.
         if self.cycle is not None and not self.cycle.response_complete:
@@ -78,6 +97,31 @@ class BoundedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _stream(self) -> None:
+        """The answer under way is a stream: from now on its client's progress counts and not its length."""
+        self._end()
+        self._streams, self._behind = True, 0
+        sock: socket.socket = self.transport.get_extra_info("socket")
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER_BYTES)
+            # Else a client that has vanished without a word would be there for a quarter of an hour.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self.seconds * 1000))
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._deadline = self.loop.call_later(self.seconds / LOOKS, self._look)
+
+    def _look(self) -> None:
+        """Whether the client takes what it is sent: bytes wait here only when the kernel's buffer is full."""
+        self._deadline = None
+        if not self._streams:
+            return
+        self._behind = self._behind + 1 if self.transport.get_write_buffer_size() > 0 else 0
+        if self._behind >= LOOKS:
+            self.transport.abort()
+        else:
+            self._look_later()
 
     def _cut_off(self) -> None:
         self._deadline = None

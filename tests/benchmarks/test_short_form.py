@@ -5,10 +5,12 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Row, percentile, table
 
+REAL_SERVER = ("server-cost", "lead-time")
+
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.real_server if name == "server-cost" else ()) for name in BENCHMARKS],
+    [pytest.param(name, marks=pytest.mark.real_server if name in REAL_SERVER else ()) for name in BENCHMARKS],
 )
 def test_a_benchmark_runs_in_its_short_form(name: str) -> None:
     rows = list(BENCHMARKS[name](short=True))

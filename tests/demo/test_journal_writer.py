@@ -7,7 +7,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from kvexporter.demo.journal_writer import JournalFile
+import pytest
+
+from kvexporter.demo import journal_writer, unit_messages
+from kvexporter.demo.journal_writer import JournalFile, LogFiles, open_journal
 from tests.support.journal_files import LiveJournalFile
 from tests.support.paths import wait_for
 
@@ -41,3 +44,41 @@ def test_messages_that_are_no_text_arrive_byte_by_byte(tmp_path: Path) -> None:
     found = [entry["MESSAGE"] for entry in read(tmp_path)]
     stored = [bytes(message) if isinstance(message, list) else str(message).encode() for message in found]
     assert stored == messages
+
+
+def test_units_are_told_apart_and_systemd_speaks_of_them(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path)
+    try:
+        journal.write(b"one", 11, "llama-a.service")
+        journal.write(b"two", 12, "llama-b.service")
+        journal.write_fields(unit_messages.exited("llama-b.service", 127))
+        wait_for("the entries", lambda: len(read(tmp_path)) == 3)
+    finally:
+        journal.close()
+    assert [entry["MESSAGE"] for entry in read(tmp_path, "_SYSTEMD_UNIT=llama-b.service")] == ["two"]
+    (said,) = read(tmp_path, "UNIT=llama-b.service", "_PID=1")
+    assert said["EXIT_STATUS"] == "127"
+
+
+def test_a_journal_whose_writer_is_gone_says_so_and_takes_lines_without_an_error(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path)
+    journal.close()
+    journal.write(b"late", 1)
+    assert journal.failed()
+
+
+def test_without_its_writer_logs_are_files_and_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_writer, "JOURNAL_REMOTE", Path("/nonexistent/systemd-journal-remote"))
+    journal = open_journal(tmp_path)
+    assert isinstance(journal, LogFiles)
+    assert "apt-get install systemd-journal-remote" in journal.lacks
+    config = journal.server_config("llama-a.service")
+    journal.write(b"one", 1, "llama-a.service")
+    journal.write_fields(unit_messages.failed("llama-a.service"))
+    journal.write(b"two", 1, "llama-a.service")
+    journal.close()
+    journal.write(b"late", 1, "llama-a.service")
+    assert config == f"log: {{file: {tmp_path}/llama-a.log}}"
+    assert (tmp_path / "llama-a.log").read_bytes() == b"one\ntwo\n"

@@ -13,10 +13,12 @@ from kvexporter.config import (
     GeometryConfig,
     JournalConfig,
     JournalDefaults,
+    LogConfig,
     ServerConfig,
     TlsConfig,
     load_config,
 )
+from kvexporter.config_alerting import AlertingConfig, AlertmanagerConfig, BasicAuthConfig, WebhookConfig
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "packaging" / "kvexporter.yml"
@@ -37,12 +39,30 @@ def test_the_example_with_its_comments_removed_is_a_valid_configuration(tmp_path
     path = tmp_path / "kvexporter.yml"
     path.write_text(uncommented())
     config = load_config(path)
-    assert [server.name for server in config.servers] == ["coder", "container", "desk", "far"]
+    assert [server.name for server in config.servers] == ["coder", "container", "desk", "bare", "far"]
     assert config.discovery is True
-    assert config.servers[3].geometry == GeometryConfig(slots=4, slot_context=262144, capacity=262144, shared=True)
+    assert config.alerting is not None
+    assert [manager.name for manager in config.alerting.alertmanagers] == ["main"]
+    assert [webhook.name for webhook in config.alerting.webhooks] == ["pager", "127.0.0.1:8000"]
+    assert config.servers[4].geometry == GeometryConfig(slots=4, slot_context=262144, capacity=262144, shared=True)
 
 
-@pytest.mark.parametrize("section", [Config, JournalDefaults, ServerConfig, JournalConfig, TlsConfig, GeometryConfig])
+SECTIONS = (
+    Config,
+    JournalDefaults,
+    ServerConfig,
+    JournalConfig,
+    LogConfig,
+    TlsConfig,
+    GeometryConfig,
+    AlertingConfig,
+    AlertmanagerConfig,
+    WebhookConfig,
+    BasicAuthConfig,
+)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
 def test_the_example_shows_every_key(section: type) -> None:
     shown = {match[2] for line in EXAMPLE.read_text().splitlines() if (match := KEY.match(line))}
     fields = {field.name for field in dataclasses.fields(section) if field.name != "warnings"}

@@ -67,3 +67,9 @@ def test_a_password_in_the_address_is_refused_without_being_shown() -> None:
     with pytest.raises(ValueError, match="api_key_file") as caught:
         ApiTarget("http://user:SECRET@h:1/")
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_port_that_is_none_is_refused() -> None:
+    ApiTarget("http://127.0.0.1:65535")
+    with pytest.raises(ValueError, match="a port of at most 65535, not 65536"):
+        ApiTarget("http://127.0.0.1:65536")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.sources.discovery import describe, discover, hidden_processes, lookalikes
+from kvexporter.sources.discovery import Discovery, describe, discover, hidden_processes, lookalikes
 from tests.support.paths import wait_for
 from tests.support.proc_tree import BOOT, ProcTree
 
@@ -29,6 +29,26 @@ def test_a_server_is_found_with_its_options_unit_and_start(tree: ProcTree) -> No
     assert found.arguments == ("/usr/bin/llama-server", "-c", "4096", "--alias", "", "-kvu")
     assert found.start_time == BOOT + 33.0
     assert (found.unit, found.user_unit, found.container, found.parent) == ("llama-server.service", False, None, 1)
+
+
+def test_between_thorough_looks_only_new_processes_are_looked_at(tree: ProcTree) -> None:
+    shell, new = (tree.add(pid, "bash", "start.sh", comm="bash", executable="/bin/bash") for pid in (70, 71))
+    new.rename(tree.folder / "not-yet")
+    search = Discovery(tree.path)
+    assert search.find() == []
+    (tree.folder / "not-yet").rename(new)
+    become_server(shell)
+    assert search.find(thorough=False) == []
+    become_server(new)  # what is new is looked at again
+    assert [found.pid for found in search.find(thorough=False)] == [71]
+    assert [found.pid for found in search.find()] == [70, 71]
+
+
+def become_server(process: Path) -> None:
+    (process / "comm").write_text("llama-server\n")
+    (process / "cmdline").write_bytes(b"llama-server\0")
+    (process / "exe").unlink()
+    (process / "exe").symlink_to("/usr/bin/llama-server")
 
 
 def test_only_the_servers_own_environment_variables_are_kept_and_no_key(tree: ProcTree) -> None:

@@ -19,16 +19,22 @@ from tests.support.scrape import Scrape, scrape, wait_value
 
 
 class Exporter:
-    """`kvexporter run` with a configuration (None: no file, so it finds things by itself); a context manager."""
+    """`kvexporter run` with a configuration (None: no file, so it finds things by itself); a context manager.
 
-    def __init__(self, config: dict[str, Any] | None, *options: str) -> None:
+    `module` is run in kvexporter's place. `stdin`: a descriptor for its standard input.
+    """
+
+    def __init__(
+        self, config: dict[str, Any] | None, *options: str, module: str = "kvexporter", stdin: int = subprocess.DEVNULL
+    ) -> None:
+        self._stdin = stdin
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.address = f"127.0.0.1:{self.port}"
         self._folder = tempfile.TemporaryDirectory(prefix="kvexporter-test-")
         self.log_file = Path(self._folder.name) / "log"
         self.store_file = Path(self._folder.name) / "kvexporter.db"
-        self._command = [sys.executable, "-m", "kvexporter", "run", "--web.listen-address", self.address, *options]
+        self._command = [sys.executable, "-m", module, "run", "--web.listen-address", self.address, *options]
         if config is not None:
             self.config_file = Path(self._folder.name) / "kvexporter.yml"
             self.config_file.write_text(yaml.safe_dump(config))
@@ -50,7 +56,7 @@ class Exporter:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
-                stdin=subprocess.DEVNULL,
+                stdin=self._stdin,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "STATE_DIRECTORY": self._folder.name},

@@ -40,7 +40,8 @@ def promtool_check_metrics(exposition: str) -> str:
 class Prometheus:
     """A Prometheus with its own data folder; use as a context manager.
 
-    `targets` maps job names to addresses (host:port); `rules` are rule files; `scrape` is added to every job.
+    `targets` maps job names to addresses (host:port); `rules` are rule files; `scrape` is added to every job;
+    `alertmanagers` are addresses (host:port); `options` are further ones of the program.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class Prometheus:
         scrape_interval: str = "1s",
         rules: tuple[Path, ...] = (),
         scrape: Mapping[str, Any] | None = None,
+        alertmanagers: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
         self.port = free_port()
@@ -67,6 +70,10 @@ class Prometheus:
             "rule_files": [str(rule) for rule in rules],
             "scrape_configs": jobs,
         }
+        if alertmanagers:
+            told = [{"static_configs": [{"targets": list(alertmanagers)}]}]
+            self._config["alerting"] = {"alertmanagers": told}
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Prometheus:
@@ -81,6 +88,7 @@ class Prometheus:
                     f"--config.file={config}",
                     f"--storage.tsdb.path={self.directory / 'data'}",
                     f"--web.listen-address=127.0.0.1:{self.port}",
+                    *self._options,
                 ],
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -128,6 +136,11 @@ class Prometheus:
         """All raw samples of the last `window`: one list of (time, value) per series."""
         result = self._api("/api/v1/query", query=f"{selector}[{window}]")["result"]
         return [[(at, float(value)) for at, value in series["values"]] for series in result]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are pending or firing, as its API gives them."""
+        found: list[dict[str, Any]] = self._api("/api/v1/alerts")["alerts"]
+        return found
 
     def _api(self, path: str, **parameters: str) -> dict[str, Any]:
         reply = httpx.get(self.url + path, params=parameters, timeout=30, trust_env=False).json()

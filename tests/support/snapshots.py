@@ -61,7 +61,16 @@ FULL = ServerSnapshot(
         SlotSnapshot(3, False, None),
     ),
     pool=PoolSnapshot(
-        processing_tokens=196608, idle_tokens=4096, fill_ratio=0.75, resident_ratio=0.765625, fill_peak_ratio=0.875
+        processing_tokens=196608,
+        idle_tokens=4096,
+        fill_ratio=0.75,
+        resident_ratio=0.765625,
+        fill_peak_ratio=0.875,
+        committed_tokens=229376,
+        committed_ratio=0.875,
+        demand_tokens=294912,
+        demand_ratio=1.125,
+        seconds_to_full=412.5,
     ),
     fill_seconds=HistogramSnapshot(((0.5, 10.9), (1.0, 14.9), (inf, 15.2)), 9.25),
     counters=Counters(
@@ -175,4 +184,8 @@ def exporter(*servers: ServerSnapshot) -> ExporterSnapshot:
         ),
         unified_memory_total=134144000000,
         unified_memory_available=46080000000,
+        alerts_sent={"am1:9093": 12, "am2:9093": 0},
+        alert_send_failures={"am1:9093": 0, "am2:9093": 4},
+        webhook_alerts_sent={"pager": 2},
+        webhook_failures={"pager": 1},
     )

@@ -1,0 +1,1 @@
+"""Grafana dashboards, built from code: `python -m dashboards` writes the JSON files beside it."""

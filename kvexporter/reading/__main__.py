@@ -1,0 +1,28 @@
+"""`python -m kvexporter.reading DESCRIPTOR`: started by the daemon, with one end of a socket pair."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+
+from kvexporter.reading.child import LogOverSocket, ReadingProcess
+
+
+def main() -> None:
+    """Serve the daemon until it closes its end."""
+    # Ctrl-C and systemd's signals go to both; this one ends when the daemon does.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as sock:
+        sock.setblocking(True)
+        root = logging.getLogger()
+        root.addHandler(LogOverSocket(sock))
+        root.setLevel(logging.WARNING)
+        logging.getLogger("kvexporter").setLevel(logging.INFO)
+        ReadingProcess(sock).run()
+
+
+if __name__ == "__main__":
+    main()

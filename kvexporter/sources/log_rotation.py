@@ -1,0 +1,146 @@
+"""Finds what is to be read of a family of log files: who holds a place that was read, and what follows a file."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from kvexporter.sources.log_content import LogContent
+from kvexporter.sources.log_family import Member, family
+from kvexporter.sources.log_mark import LogMark
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who holds a place. Without content nobody does: now, if it is worth to `wait`, else for ever."""
+
+    content: LogContent | None = None
+    name: str = ""
+    is_copy: bool = False
+    """The file itself has been emptied, and this one is a copy of what it held."""
+    wait: bool = False
+    missing: bool = False
+    """There is no file of the name at all."""
+    why: str = ""
+
+
+class Search:
+    """Looks through the family of one path."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._in_vain: tuple[LogMark, list[Member]] | None = None
+        self._nothing_after: tuple[LogMark, list[Member]] | None = None
+
+    def live(self) -> LogContent | None:
+        """The live file; None if there is none. OSError when it cannot be read."""
+        try:
+            return LogContent(self._path)
+        except FileNotFoundError:
+            return None
+
+    def first(self) -> LogContent | None:
+        """The oldest file that rotation has left."""
+        for member in family(self._path):
+            if member.scheme != "other" and member.size and (content := _open(member)) is not None:
+                return content
+        return self.live()
+
+    def holder(self, mark: LogMark) -> Found:
+        """Who has what was read up to the mark: the file itself, whatever it is called now, or a copy of it."""
+        members = family(self._path)
+        live = members[-1] if members and members[-1].scheme is None else None
+        if live is None and not members:
+            return Found(wait=True, missing=True)
+        if self._in_vain != (mark, members):
+            newest_first = members[::-1]
+            near = sorted(newest_first, key=lambda member: (member.identity != mark.identity, member is not live))
+            problems = []
+            for member in near:
+                try:
+                    if (content := _holder(member, mark)) is not None:
+                        emptied = any(other.identity == mark.identity != member.identity for other in members)
+                        return Found(content, member.path, emptied)
+                except OSError as error:
+                    if member is live:
+                        raise
+                    problems.append(f"{member.path}: {error.strerror or error}")
+            if problems:
+                log.warning("%s: not all of its older files could be looked into: %s", self._path, "; ".join(problems))
+            self._in_vain = (mark, members)
+        if live is None or not live.size:
+            # An emptied file tells by its first bytes whether anything was lost; a new one is read from its first.
+            return Found(wait=True, missing=live is None)
+        if live.identity == mark.identity:
+            return Found(why="it was emptied, and no copy of what it held was found")
+        return Found(why="the file that was read last was not found again")
+
+    def after_loss(self, mark: LogMark) -> LogContent | None:
+        """The oldest file that was written to after the mark was left: nothing of it has been read."""
+        return _first_open(_later(family(self._path), mark.modified))
+
+    def next_content(self, content: LogContent, mark: LogMark) -> LogContent | None:
+        """What was written after a content that was read up to the mark; None while there is nothing."""
+        members = family(self._path)
+        at = next((n for n, member in enumerate(members) if member.identity == content.identity), None)
+        if at is None and self._nothing_after != (mark, members):
+            # It was deleted, maybe because it was packed.
+            at = next((n for n, member in enumerate(members) if _holds(member, mark)), None)
+        if at is not None and members[at].scheme != "other":
+            following = _first_open([member for member in members[at + 1 :] if member.size])
+        elif self._nothing_after != (mark, members):
+            following = _first_open(_later(members, content.status().st_mtime_ns))
+        else:
+            following = None
+        self._nothing_after = (mark, members) if following is None else None
+        return following
+
+
+def _later(members: list[Member], modified: int) -> list[Member]:
+    """Files written to after a moment (nanoseconds since 1970), and the live one."""
+    return [m for m in members if m.size and (m.scheme is None or (m.scheme != "other" and m.modified > modified))]
+
+
+def _holder(member: Member, mark: LogMark) -> LogContent | None:
+    """Open a file that has what was read up to the mark; None if it has not. OSError when it cannot be read."""
+    content = LogContent(member.path)
+    try:
+        if content.holds(mark):
+            return content
+    except BaseException:
+        content.close()
+        raise
+    content.close()
+    return None
+
+
+def _holds(member: Member, mark: LogMark) -> bool:
+    try:
+        content = _holder(member, mark)
+    except OSError:
+        return False
+    if content is not None:
+        content.close()
+    return content is not None
+
+
+def _first_open(members: list[Member]) -> LogContent | None:
+    for member in members:
+        content = _open(member)
+        if content is not None:
+            return content
+    return None
+
+
+def _open(member: Member) -> LogContent | None:
+    """Open a file unless it was renamed or deleted a moment ago. OSError when it cannot be opened."""
+    try:
+        content = LogContent(member.path)
+    except FileNotFoundError:
+        return None
+    if content.identity != member.identity:
+        content.close()
+        raise OSError(f"{member.path} was replaced just now")
+    return content

@@ -1,0 +1,56 @@
+"""Entries come out of a parcel as they went in."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvexporter.diagnosing.parcel import pack, unpack
+from kvexporter.diagnosing.sieve import Asked, Sieve
+from kvexporter.facts import (
+    JournalEntry,
+    LinesSuppressed,
+    UnitEvent,
+    UnitExited,
+    UnitFailed,
+    UnitOutOfMemory,
+    UnitRestartScheduled,
+    UnitStarted,
+    UnitStopped,
+)
+from kvexporter.llama.events import LogLine
+from tests.support.diagnosing import EXPECTED, recorded
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_lines_say_comes_through(name: str) -> None:
+    sieve = Sieve(thorough=True)
+    entries = [
+        JournalEntry(1e9 + number / 1e6, b"", reading=reading)
+        for number, line in enumerate(recorded(name))
+        if (reading := sieve(line)) is not None
+    ]
+    assert unpack(pack(entries, 1.5, None, True)) == (entries, (1.5, None, True))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        UnitStarted(), UnitStopped(), UnitExited("exited", "127"), UnitFailed("oom-kill"), UnitRestartScheduled(3),
+        UnitRestartScheduled(None), UnitOutOfMemory(), LinesSuppressed(40),
+    ],
+)  # fmt: skip
+def test_what_systemd_says_comes_through(event: UnitEvent) -> None:
+    entries = [JournalEntry(5.0, b"", unit_event=event)]
+    assert unpack(pack(entries)) == (entries, ())
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        JournalEntry(5.0, b"", reading=Asked("::1", True, 8081)),
+        JournalEntry(5.0, b"", reading=LogLine(None, mentions_context_error=True)),
+        JournalEntry(5.0, b"", continued=True, reading=LogLine(None, mentions_context_error=True)),
+    ],
+)
+def test_requests_and_pieces_of_lines_come_through(entry: JournalEntry) -> None:
+    assert unpack(pack([entry])) == ([entry], ())

@@ -1,0 +1,4 @@
+#!/bin/bash
+LLAMA_ARG_CTX_SIZE=8192
+export LLAMA_ARG_N_PARALLEL=1
+LLAMA_ARG_ENDPOINT_METRICS=1 llama-server -m /m.gguf

@@ -1,0 +1,3 @@
+#!/bin/bash
+EXTRA="--alias 'my model' -np 1"
+exec llama-server -m /m.gguf $EXTRA --metrics

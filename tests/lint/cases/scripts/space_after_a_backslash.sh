@@ -1,0 +1,3 @@
+#!/bin/bash
+llama-server -m /m.gguf -np 1 \ 
+  --metrics

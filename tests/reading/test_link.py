@@ -1,0 +1,182 @@
+"""The process that reads journals may hang, die or be killed: counts stay exact, and the daemon goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kvexporter.facts import JournalEntry
+from kvexporter.follower import JournalFollower
+from kvexporter.reading import link as link_module
+from kvexporter.reading.link import ReadingLink
+from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.turns import Turns
+from tests.support.asking import run
+from tests.support.journal_entries import entry
+from tests.support.journal_files import LiveJournalFile, journal_from_export
+
+LINES = 30_000
+
+
+class Following:
+    """A follower of a journal folder, and what it was told."""
+
+    def __init__(self, directory: Path) -> None:
+        self.link = ReadingLink(Turns())
+        self.entries: list[JournalEntry] = []
+        selection = JournalSelection(unit="llama-server", directory=str(directory))
+        self.follower = JournalFollower(selection, self.link, self.entries.append)
+        self.follower.start_after(None, 0, head=True)
+        self.follower.poke()
+
+    @property
+    def pid(self) -> int:
+        process = self.link._process
+        assert process is not None
+        return process.pid
+
+    @property
+    def tokens(self) -> list[int]:
+        return [found.reading.event.tokens for found in self.entries]  # type: ignore[attr-defined]
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(50):
+            while not done():
+                self.follower.poke()
+                await asyncio.sleep(0.002)
+
+
+def released(tokens: int) -> str:
+    return f"slot release: id  0 | task 1 | stop processing: n_tokens = {tokens}, truncated = 0"
+
+
+def following(directory: Path, test: Callable[[Following], Awaitable[None]]) -> None:
+    async def with_it() -> None:
+        one = Following(directory)
+        try:
+            await test(one)
+        finally:
+            one.follower.close()
+            await one.link.aclose()
+
+    run(with_it())
+
+
+@pytest.fixture
+def backlog(tmp_path: Path) -> Path:
+    journal_from_export(b"".join(entry(released(n), n / 100) for n in range(LINES)), tmp_path)
+    return tmp_path
+
+
+def test_a_reading_process_that_is_killed_is_followed_by_another_which_goes_on_where_it_was(backlog: Path) -> None:
+    async def test(one: Following) -> None:
+        await one.until(lambda: 0 < len(one.entries) < LINES)
+        os.kill(one.pid, signal.SIGKILL)
+        await one.until(lambda: not one.follower.status.success)
+        assert "SIGKILL" in str(one.follower.status.reason)
+        await one.until(lambda: len(one.entries) >= LINES)
+        assert one.tokens == list(range(LINES))
+        assert one.follower.gaps == 0
+        await one.until(lambda: one.follower.status.success)
+
+    following(backlog, test)
+
+
+def test_a_journal_file_that_is_overwritten_in_place_does_not_end_the_daemon(backlog: Path) -> None:
+    files = list(backlog.glob("*.journal"))
+
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.read_until > 0)
+        (file,) = files
+        os.truncate(file, 4096)  # what is mapped is gone: whoever looks at it is killed by SIGBUS
+        file.touch()
+        with LiveJournalFile(backlog, name="next.journal") as journal:
+            journal.write(released(LINES))
+            await one.until(lambda: LINES in one.tokens)
+        assert one.tokens.count(LINES) == 1
+
+    following(backlog, test)
+
+
+def test_one_that_hangs_is_told_and_goes_on_when_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "SILENT_SECONDS", 0.2)
+
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.read_until > 0)
+        os.kill(one.pid, signal.SIGSTOP)
+        journal.write(released(5))
+        await asyncio.sleep(0.4)
+        await one.follower.check()
+        assert "is the disk hanging?" in str(one.follower.status.reason)
+        os.kill(one.pid, signal.SIGCONT)
+        await one.until(lambda: one.tokens == [5])
+        monkeypatch.setattr(link_module, "SILENT_SECONDS", 20.0)
+        await one.follower.check()
+        assert one.follower.status.success
+
+    with LiveJournalFile(tmp_path) as journal:
+        following(tmp_path, test)
+
+
+def test_one_that_hangs_for_too_long_is_killed_and_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.read_until > 0)
+        old = one.pid
+        os.kill(old, signal.SIGSTOP)
+        monkeypatch.setattr(link_module, "SILENT_SECONDS", 0.2)
+        monkeypatch.setattr(link_module, "GIVE_UP_SECONDS", 0.3)
+        await asyncio.sleep(0.5)
+        await one.follower.check()
+        monkeypatch.setattr(link_module, "SILENT_SECONDS", 20.0)
+        monkeypatch.setattr(link_module, "GIVE_UP_SECONDS", 600.0)
+        journal.write(released(5))
+        await one.until(lambda: one.tokens == [5])
+        assert one.pid != old
+
+    with LiveJournalFile(tmp_path) as journal:
+        following(tmp_path, test)
+
+
+def test_it_ends_with_the_daemon(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.status.success)
+        process = one.link._process
+        assert process is not None
+        await one.link.aclose()
+        assert process.poll() == 0
+
+    with LiveJournalFile(tmp_path):
+        following(tmp_path, test)
+
+
+def test_signals_that_end_the_daemon_do_not_end_it_first(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.read_until > 0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(one.pid, number)
+        journal.write(released(5))
+        await one.until(lambda: one.tokens == [5])
+
+    with LiveJournalFile(tmp_path) as journal:
+        following(tmp_path, test)
+
+
+def test_a_journal_that_cannot_be_opened_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "RETRY_SECONDS", 0.1)
+
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.status.reason not in (None, "not opened yet"))
+        assert one.follower.caught_up
+        (tmp_path / "missing").mkdir()
+        with LiveJournalFile(tmp_path / "missing") as journal:
+            journal.write(released(5))
+            await one.until(lambda: one.tokens == [5])
+
+    following(tmp_path / "missing", test)
