@@ -16,7 +16,7 @@ from benchmarks.lead_time_runs import KINDS, simulated_runs
 from benchmarks.measure import Row, median_of
 
 OVERFLOWS, REAL, HEALTHY = 40, 10, 20
-SEED = 11
+SEED = 12
 """Not among those that thresholds were tuned with (1 to 4)."""
 
 EARLY_SHARE = 0.95
