@@ -17,7 +17,7 @@ from benchmarks.measure import Row, median_of
 
 OVERFLOWS, REAL, HEALTHY = 40, 10, 20
 SEED = 12
-"""Not among those that thresholds were tuned with (1 to 4)."""
+"""Of none of the runs that the forecast was tuned with (1 to 4, 11)."""
 
 EARLY_SHARE = 0.95
 EVERYTHING = "(c) everything"

@@ -1,4 +1,4 @@
-"""What the running requests were known to need, and since when that is more than the pool, by the log's lines alone.
+"""What the running requests were known to need, and since when that is all of the pool or nearly, by the log's lines alone.
 
 For the incident's own record, so nothing but lines goes in: the same lines give the same number. The live forecast
 (`forecast.py`) knows more, for polls tell the answers' limits and what is silent in the log.
@@ -13,9 +13,12 @@ from typing import Any
 from kvexporter.llama import events as ev
 from kvexporter.pool_geometry import Geometry
 
+NEARLY_ALL = 0.97
+"""Of the pool, from which on it is known that it will not do: the log is silent of small prompts, whose rest fills it.
+What LlamaPoolFillingUp warns at too."""
 ROUNDING = 0.05
-"""Progress figures are rounded, so the sum moves by some per cent though nothing has changed: it counts as above the
-pool until it is this part below."""
+"""Progress figures are rounded, so the sum moves by some per cent though nothing has changed: it counts as needed until
+the sum is this part of the pool below."""
 
 _MAX_SLOTS = 1024
 
@@ -57,7 +60,7 @@ class LoggedRequest:
 
 @dataclass(slots=True)
 class LogDemand:
-    """The running requests of one server as its log shows them, and since when they need more than the pool."""
+    """The running requests of one server as its log shows them, and since when they need all of the pool or nearly."""
 
     requests: dict[int, LoggedRequest] = field(default_factory=dict)
     """Slot → the request that it works on."""
@@ -70,9 +73,9 @@ class LogDemand:
         """Take one event of a type in `TOLD_BY`. `geometry` is what is known of the pool now."""
         TOLD_BY[type(event)](self, event, geometry.slot_context)
         capacity = geometry.capacity
-        if capacity is None or self.total < capacity * (1 - ROUNDING):
+        if capacity is None or self.total < capacity * (NEARLY_ALL - ROUNDING):
             self.above_since = None
-        elif self.total >= capacity and self.above_since is None:
+        elif self.total >= capacity * NEARLY_ALL and self.above_since is None:
             self.above_since = at
 
     def _launched(self, event: ev.TaskLaunched, context: int | None) -> None:

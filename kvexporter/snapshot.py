@@ -103,7 +103,7 @@ class Incident:
     """Cause slot: the refused request's size, where the log told it."""
     build: str | None = None
     demand_above_seconds: float | None = None
-    """How long before its start the running requests were already known to need more than the pool."""
+    """How long before its start the running requests were already known to need 97 % of the pool or more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,9 @@ def _pool_remarks(incident: Incident) -> list[str]:
     if incident.biggest_slot is not None and len(incident.slots) > 1:
         remarks.append(f"Slot {incident.biggest_slot} held most.")
     if incident.demand_above_seconds is not None and incident.demand_above_seconds >= 1:
-        remarks.append(f"That it would not fit was known {incident.demand_above_seconds:,.0f} s before.")
+        remarks.append(
+            f"That 97 % of the pool or more would be needed was known {incident.demand_above_seconds:,.0f} s before."
+        )
     return remarks
 
 

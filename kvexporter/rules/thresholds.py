@@ -52,7 +52,7 @@ POOL_WARN: tuple[PoolCondition, ...] = (
     PoolCondition(fill_peak_ratio=0.97),
 )
 """LlamaPoolFillingUp. Tuned by the lead-time benchmark (benchmarks/README.md). An answer's limit is no sign: most
-clients ask for far more than they use. The forecast itself looks no further ahead than it has watched the pool fill."""
+clients ask for far more than they use. The forecast itself looks ahead by how long it has watched the pool fill."""
 
 POOL_PAGE: tuple[PoolCondition, ...] = (
     PoolCondition(seconds_to_full=60, committed_ratio=0.97),

@@ -72,7 +72,7 @@ def incident_with_words(incident: Incident) -> Fields:
         "text": incident_words(incident),
         "coming": None
         if coming is None
-        else f"For {duration(coming)} before, the running requests were known to need more than there is.",
+        else f"For {duration(coming)} before, the running requests were known to need 97 % of the pool or more.",
     }
 
 

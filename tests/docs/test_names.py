@@ -41,9 +41,12 @@ OPTIONS_OF_OTHERS = {
     "--network": "docker",
     "--pid": "docker",
     "--group-add": "docker",
+    "--now": "systemctl",
     "--short": "./dev bench",
     "--timestamps": "docker",
     "--user": "systemctl",
+    "--variant": "debootstrap",
+    "--wait": "systemd-run",
 }
 
 

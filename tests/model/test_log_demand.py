@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
 from kvexporter.llama.log import parse_line
-from kvexporter.log_demand import TOLD_BY, LogDemand
+from kvexporter.log_demand import NEARLY_ALL, TOLD_BY, LogDemand
 from kvexporter.pool_geometry import Geometry
+from kvexporter.replay import replay
+from kvexporter.rules.thresholds import POOL_WARN
 from kvexporter.server import ServerMemory
 from kvexporter.snapshot import Incident
 from tests.support.model import STEP, LogStory
@@ -40,18 +44,18 @@ def failed(story: LogStory) -> Incident:
     return story.server.snapshot(story.at).incidents[-1]
 
 
-def test_it_counts_from_the_line_that_told_the_prompt_which_does_not_fit() -> None:
+def test_it_counts_from_the_line_that_told_the_prompt_which_fills_the_pool() -> None:
     incident = failed(two_prompts(3000, 1500).wait(90))
     assert incident.demand_above_seconds == pytest.approx(90 + STEP)
 
 
-def test_prompts_that_fit_were_never_known_to_need_more() -> None:
+def test_prompts_that_fit_were_never_known_to_need_it() -> None:
     assert failed(two_prompts(2000, 1500).wait(90)).demand_above_seconds is None
 
 
 def test_answers_count_as_far_as_the_log_tells_them() -> None:
-    """3,000 + 1,000 of prompts and 95 stored tokens of the first answer are one less than the pool has."""
-    story = two_prompts(3000, 1000).wait(50).line(ANSWER.format(0, 1, 96)).wait(20).line(ANSWER.format(0, 1, 107))
+    """97 % of 4,096 are 3,973.1: 3,000 + 870 of prompts and 103 stored tokens of the first answer are just below."""
+    story = two_prompts(3000, 870).wait(50).line(ANSWER.format(0, 1, 104)).wait(20).line(ANSWER.format(0, 1, 105))
     assert failed(story.wait(30)).demand_above_seconds == pytest.approx(30 + STEP)
 
 
@@ -100,7 +104,7 @@ def test_the_full_size_replays_log_comes_within_one_per_cent_of_the_pool_at_97_s
             demand.observe(parsed.event, float(number), Geometry(4, 262_144, 262_144, True))
 
     assert 262_144 * 0.99 < demand.total < 262_144
-    assert demand.above_since is None
+    assert demand.above_since == float(upto)
 
 
 def test_what_an_earlier_version_stored_is_read_without_it() -> None:
@@ -127,3 +131,25 @@ def test_memory_is_bounded_by_slots() -> None:
             demand.observe(parsed.event, float(number), POOL)
     assert len(demand.requests) == 1024
     assert demand.total == 10_240
+
+
+def test_it_counts_from_where_it_is_warned() -> None:
+    assert NEARLY_ALL in [condition.committed_ratio for condition in POOL_WARN]
+
+
+def test_the_four_agents_incident_had_been_coming_for_eleven_minutes() -> None:
+    """By the log's own clock: from the largest prompt's first progress line to the first batch that found no room."""
+    log = RECORDINGS / "replay-b11434-full" / "server.log"
+    clock = re.compile(rb"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) ")
+
+    def first(text: bytes) -> float:
+        line = next(line for line in log.read_bytes().splitlines() if text in line)
+        minutes, seconds, thousandths, _ = map(int, clock.match(line).groups())  # type: ignore[union-attr]
+        return minutes * 60 + seconds + thousandths / 1000
+
+    coming = first(b"failed to find free space") - first(b"progress = 0.09")
+    (server,) = replay(None, None, log, None, None).snapshot.servers
+    (incident,) = server.incidents
+
+    assert coming == pytest.approx(677, abs=1)
+    assert incident.demand_above_seconds == pytest.approx(coming, abs=0.01)
