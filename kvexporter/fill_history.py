@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 STEP_SECONDS = 15.0
@@ -21,8 +22,8 @@ class FillHistory:
         self._shown: tuple[tuple[float, float], ...] | None = None
         """The same as a tuple, since it is asked for more often than it changes."""
         self._start = 0.0
-        self._end = 0.0
-        """Of the stretch under way."""
+        self._end = -math.inf
+        """Of the stretch under way; none before the first word."""
         self._highest: float | None = None
         self._current: float | None = None
 

@@ -1,4 +1,4 @@
-"""What the running requests were known to need, and since when that is all of the pool or nearly, by the log's lines alone.
+"""What running requests were known to need, and since when that is nearly all of the pool, by the log's lines alone.
 
 For the incident's own record, so nothing but lines goes in: the same lines give the same number. The live forecast
 (`forecast.py`) knows more, for polls tell the answers' limits and what is silent in the log.

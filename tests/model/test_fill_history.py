@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvexporter.fill_history import POINTS, STEP_SECONDS, FillHistory
@@ -71,6 +71,7 @@ def test_after_the_clock_was_set_back_nothing_lies_in_the_future() -> None:
     assert points[-1] == (1230.0, 0.5)
 
 
+@example([("set", -1.0, 0.0), ("set", 0.0, None)])
 @given(
     st.lists(
         st.tuples(
