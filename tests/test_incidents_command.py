@@ -123,7 +123,7 @@ def test_the_store_is_left_as_it_is(store: Store, capsys: Captured) -> None:
     ("what", "said"),
     [
         ("empty", "this is no store of kvexporter's"),
-        ("folder", "this is no store of kvexporter's"),
+        ("folder", "expected a file, found a folder"),
         ("text", "file is not a database"),
     ],
 )
