@@ -43,11 +43,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process's threads, to the nanosecond."""
-    total = 0
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        total += int((thread / "schedstat").read_text().split()[0])
-    return total / 1e9
+    """CPU time of a process and of all threads it has had, to the nanosecond."""
+    return time.clock_gettime((~pid << 3) | 2)  # the kernel's number of another process's CPU clock
 
 
 def wakeups(pid: int) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.measure import Row, cpu_seconds, median_of
+from benchmarks.measure import Row, cpu_seconds, family, median_of
 from tests.support.exporter import Exporter
 from tests.support.journal_files import LiveJournalFile
 from tests.support.llama_server import RealLlamaServer, tokens
@@ -54,11 +54,14 @@ def rows(*, short: bool) -> Iterator[Row]:
                     watched.append(_ask(llama, seconds))
                     continue
                 # Stopped, not ended: a start's own cost is none of what a running exporter costs.
-                os.kill(exporter.pid, signal.SIGSTOP)
+                processes = family(exporter.pid)
+                for pid in processes:
+                    os.kill(pid, signal.SIGSTOP)
                 try:
                     alone.append(_ask(llama, seconds))
                 finally:
-                    os.kill(exporter.pid, signal.SIGCONT)
+                    for pid in processes:
+                        os.kill(pid, signal.SIGCONT)
                 time.sleep(0.2)
         busy, idle = _lines(llama, 2.0 if short else 60.0)
     rate = _ratio([run.tokens_per_second for run in watched], [run.tokens_per_second for run in alone])

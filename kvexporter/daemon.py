@@ -41,6 +41,9 @@ SOON_SECONDS = 0.5
 """A new process is looked for this long after the log or the process table spoke of one."""
 PROCESS_SECONDS = 2.0
 JOURNAL_CHECK_SECONDS = 10.0
+START_SECONDS = 20.0
+"""Systemd hears of the start after so long at the latest: a boot must not wait for a backlog or a dead disk, and what
+has not started within 90 s is killed."""
 BUSY_JOURNAL_SECONDS = 0.1
 JOURNAL_SECONDS = 1.0
 ALERT_SECONDS = 0.5
@@ -82,6 +85,9 @@ class Daemon:
         """When all processes were looked at last (monotonic)."""
         self._gpus = GpuWorker()
         self._ready = False
+        self._start_told = False
+        """Systemd knows that the service answers, though journals are still being read."""
+        self._began = time.monotonic()
         self._collectors: dict[str, CollectorStatus] = {}
         self._reload_successful: bool | None = None
         self._reload_time: float | None = None
@@ -212,6 +218,9 @@ class Daemon:
             self._ready = True
             self._manager.ready(self._status())
             log.info("ready: %s", self._status())
+        elif not self._ready and not self._start_told and self._turned - self._began >= START_SECONDS:
+            self._start_told = True
+            self._manager.ready(f"{self._status()}; not all of it has been read yet")
         pause = IDLE_SECONDS if self._ready and not self._fleet.busy else TICK_SECONDS
         if self._manager.watchdog_seconds is not None:
             self._manager.alive()

@@ -53,6 +53,8 @@ class JournalFollower:
         self.selection = selection
         self.caught_up = False
         """All that was there has been read at least once; also True while nothing can be read."""
+        self._got_on = False
+        """Something was read since the journal was opened."""
         self.lines: Counter[str] = Counter()
         """Entries that said nothing (ignored) or could not be read (malformed)."""
         self.read_until = 0.0
@@ -127,13 +129,16 @@ class JournalFollower:
         """It could not be opened, or cannot be read on; to be tried again after `wait` seconds."""
         self._number = None
         self._say(reason)
-        self.caught_up = True
+        # One that got on goes on in a moment: half of the past is not to be shown as all of it.
+        self.caught_up = self.caught_up or not self._got_on
+        self._got_on = False
         self._retry_at = time.monotonic() + wait
 
     def batch(self, batch: Batch, *, more: bool) -> None:
         """A slice was read. All of it is handled before anything else: counts and position go together."""
         for entry in batch.entries:
             self._handler(entry)
+        self._got_on = self._got_on or batch.position != self.position
         self.position = batch.position
         self.lines["ignored"] += batch.ignored
         self.lines["malformed"] += batch.malformed

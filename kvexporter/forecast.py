@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from statistics import median
 
+from kvexporter.conversations import Conversations
 from kvexporter.peaks import PeakTrend
 from kvexporter.pool import SlotState
 from kvexporter.pool_geometry import Geometry
@@ -27,7 +28,10 @@ SILENCE_SECONDS = 30.0
 """Without a word for so long nothing is known of what requests do now."""
 
 LATEST_REQUESTS = 8
-"""The usual size of a request is the median of so many."""
+"""The usual size of a request is the median of so many …"""
+
+SOME_REQUESTS = 4
+"""… or of at least so many; of fewer the smallest counts."""
 
 CLOCK_STEP_SECONDS = 60.0
 """Times that go back further than late lines do: the clock was set."""
@@ -60,6 +64,7 @@ class Forecast:
         self._speeds = _Speeds()
         self._requests = _Sizes()
         self._trend = PeakTrend()
+        self._conversations = Conversations()
         self._last: float | None = None
 
     def observe(self, slots: Iterable[SlotState], geometry: Geometry, at: float) -> None:
@@ -76,7 +81,12 @@ class Forecast:
         sizes = [_whole(state, geometry.slot_context, limits=False) for state in running]
         self._requests.sample(running, sizes)
         needed = committed_tokens(running, geometry.slot_context)
-        self._trend.observe(needed, max(sizes, default=0), geometry.capacity, at)
+        self._conversations.sample(running, sizes, at)
+        # What goes on with nothing is no conversation that grows; where nobody tells, it may be one.
+        growing = (
+            size - max(0, state.decoded - 1) for state, size in zip(running, sizes, strict=True) if state.reused != 0
+        )
+        self._trend.observe(needed, max(growing, default=0), geometry.capacity, at)
 
     def seconds_to_full(self, slots: Iterable[SlotState], held: int, geometry: Geometry, now: float) -> float | None:
         """Seconds from `now` on; None where it is not filling, too little is known, or the pool cannot overflow."""
@@ -85,6 +95,9 @@ class Forecast:
         left = (
             self._by_what_runs(slots, geometry.capacity - held, geometry.slot_context, now),
             self._trend.seconds_to_full(geometry.capacity, geometry.guaranteed or 0, now),
+            self._conversations.seconds_to_full(
+                geometry.capacity, geometry.guaranteed or 0, geometry.slot_context, now
+            ),
         )
         return min((seconds for seconds in left if seconds is not None), default=None)
 
@@ -195,8 +208,11 @@ class _Sizes:
 
     @property
     def usual(self) -> int:
-        """Tokens of a request; 0 while fewer than two are known."""
-        return round(median(self._latest.values())) if len(self._latest) > 1 else 0
+        """Tokens of a request: of two or three the smallest, as they say little; 0 while fewer are known."""
+        known = self._latest.values()
+        if len(known) < SOME_REQUESTS:
+            return min(known) if len(known) > 1 else 0
+        return round(median(known))
 
 
 class _Speeds:

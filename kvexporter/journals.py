@@ -30,6 +30,9 @@ KEEP_SECONDS = 0.9
 """What was counted is written at most so often, but for incidents; with the loop's steps, once a second."""
 
 
+MOST_READERS = 8
+"""Processes that read journals, and as many that read log files. Each takes 20 MB, and every container's log is in a
+folder of its own; beyond this number folders share one."""
 OLD_SECONDS = 10.0
 """What the log tells of longer ago is not what the server does now."""
 WAKE_SECONDS = 1.0
@@ -87,7 +90,10 @@ class Journals:
                 self._lines_before.update(_lines(feed))
                 self._gaps_before[feed.key] = feed.follower.gaps
         for place in self._links.keys() - {_place(feed.selection) for feed in self.feeds}:
-            leaving = asyncio.get_running_loop().create_task(self._links.pop(place).aclose())
+            link = self._links.pop(place)
+            if link in self._links.values():
+                continue
+            leaving = asyncio.get_running_loop().create_task(link.aclose())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
 
@@ -95,7 +101,7 @@ class Journals:
         """Stop reading."""
         for feed in self.feeds:
             feed.follower.close()
-        await asyncio.gather(*(link.aclose() for link in self._links.values()), *self._leaving)
+        await asyncio.gather(*(link.aclose() for link in set(self._links.values())), *self._leaving)
 
     def _feed(self, selection: Selection) -> Feed:
         for feed in self.feeds:
@@ -118,7 +124,11 @@ class Journals:
     def _link(self, selection: Selection) -> ReadingLink:
         place = _place(selection)
         if place not in self._links:
-            self._links[place] = ReadingLink(self._turns, stdin=isinstance(selection, StdinSelection))
+            alike = Counter(link for (kind, _), link in self._links.items() if kind == place[0])
+            if len(alike) < MOST_READERS:
+                self._links[place] = ReadingLink(self._turns, stdin=isinstance(selection, StdinSelection))
+            else:
+                self._links[place] = min(alike, key=alike.__getitem__)
         return self._links[place]
 
     # ---- entries -----------------------------------------------------------------------------------------------
@@ -179,7 +189,7 @@ class Journals:
         """
         if not self._keeper.settled:
             return
-        for link in self._links.values():
+        for link in set(self._links.values()):
             link.pace(pace)
         for feed in self.feeds:
             if not feed.follower.recalled:

@@ -14,6 +14,7 @@ from kvexporter.counters import LogCounters
 from kvexporter.facts import UnitEvent, UnitExited, UnitFailed, UnitStopped
 from kvexporter.incidents import CascadeTracker, pool_incident, slot_incident
 from kvexporter.llama import events as ev
+from kvexporter.llama.slots import MOST_SLOTS
 from kvexporter.log_demand import TOLD_BY, LogDemand
 from kvexporter.pool_geometry import Geometry
 from kvexporter.requests import RequestSizes
@@ -23,7 +24,6 @@ KEPT_INCIDENTS = 100
 KEPT_INCIDENT_SLOTS = 4096
 """Slots of all kept incidents together, so that memory is bounded for servers with a thousand of them too."""
 KEPT_NEWS = 10_000
-_MAX_SLOTS = 1024
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Ledger:
             return False
         if self.tracker.cascade is None or not self.tracker.cascade.confirmed:
             return True
-        if len(self.doubtful) < _MAX_SLOTS:
+        if len(self.doubtful) < MOST_SLOTS:
             self.doubtful.append(event)  # its own error line may come after this one
         return False
 
@@ -138,14 +138,14 @@ class Ledger:
         if not event.child:
             self.family = event.task
         elif event.task is not None and self.family is not None:
-            if len(self.parents) >= _MAX_SLOTS:
+            if len(self.parents) >= MOST_SLOTS:
                 self.parents.clear()
             self.parents[event.task] = self.family
-        if len(self.running) < _MAX_SLOTS or event.slot in self.running:
+        if len(self.running) < MOST_SLOTS or event.slot in self.running:
             self.running[event.slot] = event.task
 
     def _prompted(self, event: ev.PromptStarted, at: float) -> None:
-        if len(self.prompts) < _MAX_SLOTS or event.slot in self.prompts:
+        if len(self.prompts) < MOST_SLOTS or event.slot in self.prompts:
             self.prompts[event.slot] = (event.task, event.prompt_tokens)
 
     def _released(self, event: ev.Released, at: float) -> None:

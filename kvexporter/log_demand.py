@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvexporter.llama import events as ev
+from kvexporter.llama.slots import MOST_SLOTS
 from kvexporter.pool_geometry import Geometry
 
 NEARLY_ALL = 0.97
@@ -19,8 +20,6 @@ What LlamaPoolFillingUp warns at too."""
 ROUNDING = 0.05
 """Progress figures are rounded, so the sum moves by some per cent though nothing has changed: it counts as needed until
 the sum is this part of the pool below."""
-
-_MAX_SLOTS = 1024
 
 
 @dataclass(slots=True)
@@ -146,7 +145,7 @@ class LogDemand:
 
     def _begin(self, slot: int, task: int | None, parent: int | None) -> LoggedRequest | None:
         before = self.requests.get(slot)
-        if before is None and len(self.requests) >= _MAX_SLOTS:
+        if before is None and len(self.requests) >= MOST_SLOTS:
             return None
         self.total -= before.needs if before is not None else 0
         request = self.requests[slot] = LoggedRequest(task, parent)

@@ -39,7 +39,7 @@ class _Peak:
     at: float
     tokens: int
     largest: int = 0
-    """Of the largest request among those that needed them."""
+    """Of the largest prompt among those that needed them, of those that may be a turn of a conversation."""
 
 
 class PeakTrend:
@@ -52,7 +52,7 @@ class PeakTrend:
         self._low = 0
 
     def observe(self, needed: int, largest: int, capacity: int, at: float) -> None:
-        """From `at` on the running requests need `needed` tokens, the largest of them `largest`."""
+        """From `at` on the running requests need `needed` tokens; `largest` is a conversation's largest prompt."""
         if self._rising:
             if needed > self._high.tokens:
                 self._high = _Peak(at, needed, largest)

@@ -39,7 +39,7 @@ class SlotState:
     shifted: int = 0
     remaining: int | None = None
     reused: int | None = None
-    """Tokens of its prompt that were there already, as polls of newer builds tell it."""
+    """Tokens of its prompt that were there already, as polls of newer builds tell it, and the log of older ones."""
     parent: int | None = None
     """The task that shares its prompt's cells with this one (a request with several answers)."""
     started_at: float = 0.0
@@ -168,9 +168,11 @@ class Pool:
             state.prompt_tokens = tokens
 
     def held(self, slot: int, task: int | None, tokens: int, at: float) -> None:
-        """The slot holds exactly `tokens`."""
+        """The slot holds exactly `tokens`, and is about to read on."""
         state = self._running(slot, task, at)
         if state is not None:
+            if state.tokens is None and state.reused is None:
+                state.reused = tokens  # told again before each batch: the first word is of the old cache
             state.hold(tokens, at)
 
     def reading(self, slot: int, task: int | None, tokens: int, progress: float, step: float, at: float) -> None:
@@ -285,7 +287,8 @@ class Pool:
         state.polled_at = max(state.polled_at, at)
         state.watched = True
         state.remaining = sample.remaining
-        state.reused = sample.prompt_cached
+        if sample.prompt_cached is not None:
+            state.reused = sample.prompt_cached
         if sample.held is not None:
             if (sample.decoded or 0) != state.decoded:
                 state.changed_at, state.decoded = at, sample.decoded or 0

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from kvexporter import histogram
 from kvexporter.histogram import Histogram
 from kvexporter.llama import events as ev
+from kvexporter.llama.slots import MOST_SLOTS
 
 _Ended = dict[int, tuple[int | None, int]]
 """Slot → (task, tokens)."""
-
-_MAX_SLOTS = 1024
 
 
 def _tokens() -> Histogram:
@@ -43,7 +42,7 @@ class RequestSizes:
         if prompt is not None:
             self.prompt_tokens.observe(prompt)
             return
-        if len(self.half_released) < _MAX_SLOTS or event.slot in self.half_released:
+        if len(self.half_released) < MOST_SLOTS or event.slot in self.half_released:
             self.half_released[event.slot] = (event.task, event.tokens)
         self._derive_prompt(event.slot)
 
@@ -59,7 +58,7 @@ class RequestSizes:
             if event.tokens_per_second is not None:
                 self.generation_speed.observe(event.tokens_per_second)
             if owner is not None:
-                if len(self.half_generated) < _MAX_SLOTS or owner[0] in self.half_generated:
+                if len(self.half_generated) < MOST_SLOTS or owner[0] in self.half_generated:
                     self.half_generated[owner[0]] = (owner[1], event.tokens)
                 self._derive_prompt(owner[0])
 

@@ -17,6 +17,7 @@ from kvexporter import follower as follower_module
 from kvexporter.config import Config, load_config
 from kvexporter.daemon import Daemon
 from kvexporter.facts import FoundProcess
+from kvexporter.fleet import Fleet
 from kvexporter.options import ListenAddress, RunOptions
 from kvexporter.sources.discovery import Discovery
 from kvexporter.sources.journal_health import JournalHealth
@@ -98,6 +99,27 @@ def test_the_watchdog_is_fed_while_the_loop_turns_and_not_while_it_is_stuck(
             assert messages() == []
             fed.clear()
             await until(fed_thrice)
+
+        with_daemon(test)
+
+
+def test_systemd_is_told_that_it_answers_though_a_journal_is_never_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else a dead disk would hold up the boot, and the start would be given up after 90 s, again and again.
+    monkeypatch.setattr(daemon_module, "START_SECONDS", 1.0)
+    monkeypatch.setattr(Fleet, "caught_up", False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(tmp_path / "notify"))
+        notify.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        async def test(running: Running) -> None:
+            async with asyncio.timeout(30):
+                message = await asyncio.get_running_loop().sock_recv(notify, 4096)
+                assert message.startswith(b"READY=1\n")
+                assert b"not all of it has been read yet" in message
+            assert not running.daemon._ready
 
         with_daemon(test)
 

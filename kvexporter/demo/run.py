@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 
@@ -20,6 +21,7 @@ from kvexporter.demo.monitoring import Monitoring
 from kvexporter.demo.ports import PortTakenError, free_ports, need_port
 from kvexporter.demo.tale_server import WOKEN_BY_EXPORTER
 from kvexporter.options import DEFAULT_PORT
+from kvexporter.sources.listening_ports import listening_ports
 
 START_SECONDS = 60.0
 """The exporter has so long to start."""
@@ -122,7 +124,9 @@ class _Demo:
 
     def _wait_ready(self, exporter: Child) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while _get(f"{self._url}/-/ready") is None:
+        folder = Path(f"/proc/{exporter.process.pid}")
+        # Where two demonstrations start at once, who answers at the port may be the other one's.
+        while self._port not in listening_ports(folder) or _get(f"{self._url}/-/ready") is None:
             if exporter.ended or time.monotonic() > deadline:
                 raise DemoError("the exporter did not start:\n" + exporter.last_words())
             self._ending.wait(0.1)

@@ -13,13 +13,13 @@ from kvexporter.geometry import PoolShape
 from kvexporter.ledger import Ledger
 from kvexporter.llama import events as ev
 from kvexporter.llama.events import LogLine
+from kvexporter.llama.slots import MOST_SLOTS
 from kvexporter.log_demand import LogDemand
 from kvexporter.pool_geometry import Geometry
 from kvexporter.snapshot import Counters, Incident
 
 _MOST_REQUESTS_WAITING = 4_000
 """Sizes of ended requests that may wait in the books, which keep only so many."""
-_MOST_SLOTS = 1024
 _MOST_CLIENTS = 10_000
 _STARTS = (ev.ProcessStarting, ev.ModelLoading)
 """They make the pool unknown until it is cut anew."""
@@ -251,7 +251,7 @@ class LogBook:
             self._incidents.append(incident)
             if incident.adds_up is not None:
                 self._adding_up[incident.adds_up] += 1
-            if incident.biggest_slot is not None and len(self._biggest) < _MOST_SLOTS:
+            if incident.biggest_slot is not None and len(self._biggest) < MOST_SLOTS:
                 self._biggest[incident.biggest_slot] += 1
             if incident.cause == "slot" and incident.request_tokens is not None:
                 self._refused[incident.request_tokens] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvexporter.lint.bash_commands import Assignment, Command, Parsed, split_assignment
@@ -319,8 +319,3 @@ def _read_file(
         parsed = Parsed([Command(c.assignments, c.words, certain=False) for c in parsed.commands])
     inner = run_assignments(parsed, sourced.shell, read, depth + 1)
     sourced.assigned.update(inner.assigned)
-
-
-def known_values(variables: Mapping[str, Value]) -> dict[str, str]:
-    """The values that are known, as plain texts."""
-    return {name: value.text for name, value in variables.items() if value is not None}

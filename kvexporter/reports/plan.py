@@ -37,9 +37,8 @@ class Plan:
         p95 = self.sizes.p95
         if p95 is None:
             return None
-        needed = min(p95, self.facts.context_train or p95)
         for index, each in enumerate(self.configurations):
-            if not each.overcommitted and each.guaranteed >= needed and (each.memory_left or 0) >= 0:
+            if not each.overcommitted and each.guaranteed >= p95 and (each.memory_left or 0) >= 0:
                 return index
         return None
 

@@ -30,11 +30,6 @@ def parse_size(text: str) -> int:
     return size
 
 
-def count_words(number: int | None) -> str:
-    """A count with separators; `?` for None."""
-    return "?" if number is None else f"{number:,}"
-
-
 def share_words(share: float | None) -> str:
     """A share of 0 to 1 as a percentage, never rounded to all or nothing; `?` for None."""
     if share is None:

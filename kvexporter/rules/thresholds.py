@@ -55,11 +55,11 @@ POOL_WARN: tuple[PoolCondition, ...] = (
 clients ask for far more than they use. The forecast itself looks ahead by how long it has watched the pool fill."""
 
 POOL_PAGE: tuple[PoolCondition, ...] = (
-    PoolCondition(seconds_to_full=60, committed_ratio=0.97),
+    PoolCondition(seconds_to_full=60, committed_ratio=0.97, fill_ratio=0.85),
     PoolCondition(committed_ratio=1.0, fill_ratio=0.9),
     PoolCondition(demand_ratio=1.0, fill_peak_ratio=0.99),
 )
-"""LlamaPoolAlmostFull."""
+"""LlamaPoolAlmostFull. That most of it is really held keeps guesses, and requests that end before, from paging."""
 
 OVERCOMMIT_RATIO = 1.0
 """A pool that promises more than this can overflow (LlamaPoolOvercommitted); no other pool is warned about."""

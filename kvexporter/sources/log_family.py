@@ -76,11 +76,14 @@ def family(path: str) -> list[Member]:
 
 
 def live_member(path: str) -> Member | None:
-    """The live file; None if there is none now. OSError when it cannot be looked at."""
+    """The live file; None if there is none now. OSError when it cannot be looked at or is no regular file."""
     try:
-        return _member(path, Path(path).stat())
+        status = Path(path).stat()
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{path} is not a regular file")
+    return _member(path, status)
 
 
 def _member(path: str, status: os.stat_result, scheme: Scheme | None = None, age: tuple[int, str] = (0, "")) -> Member:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-MAX_LINE = 64 * 1024
-"""Bytes kept of a line; the rest of it is dropped."""
+from kvexporter.sources.log_lines import MAX_LINE
 
 
 def read_log_file(source: Path | BinaryIO | None) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvexporter.sources.log_content import LogContent
 from kvexporter.sources.log_family import Member, family
-from kvexporter.sources.log_mark import LogMark
+from kvexporter.sources.log_mark import HEAD_BYTES, TAIL_BYTES, LogMark
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +81,21 @@ class Search:
         """The oldest file that was written to after the mark was left: nothing of it has been read."""
         return _first_open(_later(family(self._path), mark.modified))
 
-    def next_content(self, content: LogContent, mark: LogMark) -> LogContent | None:
-        """What was written after a content that was read up to the mark; None while there is nothing."""
+    def next_content(self, content: LogContent, mark: LogMark) -> tuple[LogContent | None, bool]:
+        """What was written after a content that was read up to the mark, None while there is nothing; and whether it
+        is a copy of the content in the live file's place, with more in it: see `replaces`.
+        """
         members = family(self._path)
         at = next((n for n, member in enumerate(members) if member.identity == content.identity), None)
+        unnumbered = at is None or members[at].scheme == "other"
+        if unnumbered and self._nothing_after != (mark, members) and (live := self.live()) is not None:
+            copied, size = replaces(live, content, mark), live.status().st_size
+            if copied and size > mark.offset:
+                return live, True
+            live.close()
+            if copied:
+                self._nothing_after = (mark, members)
+                return None, False
         if at is None and self._nothing_after != (mark, members):
             # It was deleted, maybe because it was packed.
             at = next((n for n, member in enumerate(members) if _holds(member, mark)), None)
@@ -95,7 +106,21 @@ class Search:
         else:
             following = None
         self._nothing_after = (mark, members) if following is None else None
-        return following
+        return following, False
+
+
+def replaces(live: LogContent, content: LogContent, mark: LogMark) -> bool:
+    """Whether the live file is a copy of a content read up to the mark, as far as both go: `sed -i` and `cp` with `mv`
+    leave such files. What is in it was read already. OSError when one of them cannot be read.
+    """
+    if live.identity == content.identity or live.packed or content.packed:
+        return False  # going back in a packed one means to unpack all of it
+    end = min(live.status().st_size, mark.offset)
+    if end <= mark.start:
+        return False
+    head, tail = min(HEAD_BYTES, end - mark.start), min(TAIL_BYTES, end)
+    places = ((mark.start, head), (end - tail, tail))
+    return all(live.read(*place) == content.read(*place) for place in places)
 
 
 def _later(members: list[Member], modified: int) -> list[Member]:

@@ -142,7 +142,7 @@ class LogTail:
     def _pass_over(self, damage: DamagedLogError, result: DrainResult) -> bool:
         """Go on behind a damaged file, as soon as there is something."""
         content = self._content
-        following = self._search.next_content(content, self._here) if content is not None else None
+        following = self._search.next_content(content, self._here)[0] if content is not None else None
         if following is None:
             raise damage
         self._lost(result, str(damage))
@@ -237,13 +237,18 @@ class LogTail:
         if live is not None and live.identity == content.identity:
             result.complete = True
             return False
-        following = self._search.next_content(content, self._here)
+        following, is_copy = self._search.next_content(content, self._here)
         if following is None:
             result.complete = True
             return False
+        if is_copy:
+            self._change_to(following)
+            return True
         try:
             # Once more: what was written last, before its writer went on in the other file.
             last = content.read(self._here.offset, CHUNK_BYTES)
+            if not self._here.head:
+                last = last.lstrip(b"\0")  # a file of nothing else, as a power failure leaves them
             if last != rest and (rest is not None or b"\n" in last or self._cutter.inside):
                 self._looked = None
                 following.close()
@@ -254,6 +259,16 @@ class LogTail:
             raise
         self._go_on(following, len(last), result)
         return True
+
+    def _change_to(self, copy: LogContent) -> None:
+        """Read on at the same place in a copy that stands where the file was."""
+        self._let_go()
+        self._content, self._looked = copy, None
+        device, inode = copy.identity
+        self._here = replace(self._here, device=device, inode=inode)
+        if self._mark is not None:
+            self._mark = replace(self._mark, device=device, inode=inode)
+        log.info("%s was replaced by a copy of it: reading goes on there", self.selection.path)
 
     def _finish(self, content: LogContent, rest: bytes, result: DrainResult, handler: Handler) -> None:
         """Take what was written last: a line without an end, or the beginning of one that goes on."""

@@ -84,6 +84,17 @@ class BoundedProtocol(H11Protocol):
             if not self._unsent():
                 self._end()
 
+    def send_400_response(self, msg: str) -> None:
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            # Bad bytes in a request's body: its answer has no place any more, and whoever makes it need not know.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.abort()
+                return
+        super().send_400_response(msg)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
         super().connection_lost(exc)

@@ -169,11 +169,16 @@ SPLIT = Geometry(slots=4, slot_context=1024, capacity=4096, shared=False, source
     [
         (SHARED, pool(), []),
         (SHARED, pool(fill_peak_ratio=0.995), ["LlamaPoolFillingUp"]),
-        (SHARED, pool(committed_ratio=0.98, seconds_to_full=20.0), ["LlamaPoolAlmostFull", "LlamaPoolFillingUp"]),
+        (SHARED, pool(committed_ratio=0.98, seconds_to_full=20.0), ["LlamaPoolFillingUp"]),
+        (
+            SHARED,
+            pool(fill_ratio=0.9, committed_ratio=0.98, seconds_to_full=20.0),
+            ["LlamaPoolAlmostFull", "LlamaPoolFillingUp"],
+        ),
         (SPLIT, pool(fill_ratio=1.0, fill_peak_ratio=1.0, demand_ratio=1.0), []),
         (Geometry(), pool(fill_ratio=1.0, fill_peak_ratio=1.0), []),
     ],
-    ids=["half full", "was full", "about to be full", "cannot overflow", "of unknown shape"],
+    ids=["half full", "was full", "full if nothing ends", "about to be full", "cannot overflow", "of unknown shape"],
 )
 def test_a_pool_that_can_overflow_is_warned_about_and_no_other(
     geometry: Geometry, values: PoolSnapshot, expected: list[str]

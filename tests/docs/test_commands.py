@@ -62,7 +62,7 @@ def _of_one(call: list[str]) -> Iterator[list[str]]:
 
 def parse(arguments: list[str], *, values: bool) -> None:
     """UsageError when kvexporter would refuse the arguments. Without `values`, placeholders may stand for values."""
-    context = click.Context(commands, info_name="kvexporter")
+    context = click.Context(commands, info_name="kvexporter", **commands.context_settings)
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")):
         arguments = ["run", *arguments]
     elif arguments[0].startswith("-"):

@@ -114,6 +114,20 @@ def test_one_story_ends_with_the_recorded_incident_s_table_and_leaves_nothing_be
     assert children_in(tmp_path) == []
 
 
+def test_two_that_start_at_once_have_an_exporter_each(tmp_path: Path) -> None:
+    command = [*DEMO, "--once", "--story", "safe", "--speed", "60"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pair = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        for _ in range(2)
+    ]
+    printed = [one.communicate(timeout=180)[0] for one in pair]
+    assert [one.returncode for one in pair] == [0, 0], printed
+    pages = [re.findall(r"(http://\S+)/ +the exporter's page", text) for text in printed]
+    assert pages[0] != pages[1]
+    assert list(tmp_path.iterdir()) == []
+
+
 ALERTS_TOLD = (
     ("agents", "LlamaPoolOvercommitted"),
     ("agents", "LlamaPoolFillingUp"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.support.counted_log import Series, Writer, count, runs, wait_counted
+from kvexporter.journals import MOST_READERS
+from tests.support.counted_log import Series, Writer, count, runs, series, wait_counted
 from tests.support.exporter import Exporter
 from tests.support.llama_server import RealLlamaServer
 from tests.support.paths import SetupMissingError, wait_for
@@ -200,6 +203,38 @@ def test_a_log_that_is_piped_in_needs_no_configuration_and_its_end_is_said(log: 
         exporter.wait_value(0, "kvexporter_collector_success", collector="journal")
         assert "standard input has ended" in exporter.log()
         wait_counted(exporter.scrape, counts_of_runs())
+
+
+def test_many_folders_of_logs_share_a_few_processes_and_each_is_counted(tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(3 * MOST_READERS)]
+    text = "".join(line + "\n" for run in runs() for line in run)
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log").write_text(text)
+
+    def described(chosen: Sequence[str]) -> dict[str, Any]:
+        servers = [
+            {"name": name, "url": f"http://127.0.0.1:{number}", "log": {"file": str(tmp_path / name / "log")}}
+            for number, name in enumerate(chosen, 9)
+        ]
+        return {"discovery": False, "servers": servers}
+
+    died = counts_of_runs()[series("llama_context_exceeded_requests_total", cause="pool")]
+    with Exporter(described(names)) as exporter:
+        for name in names:
+            exporter.wait_value(died, "llama_context_exceeded_requests_total", cause="pool", server=name)
+        children = Path(f"/proc/{exporter.pid}/task/{exporter.pid}/children")
+        assert len(children.read_text().split()) == MOST_READERS
+        # Some of them go: those that share a process with them are read on.
+        left = names[MOST_READERS:]
+        exporter.config_file.write_text(yaml.safe_dump(described(left)))
+        os.kill(exporter.pid, signal.SIGHUP)
+        exporter.wait_absent("llama_up", server=names[0])
+        for name in left:
+            with (tmp_path / name / "log").open("a") as log:
+                log.write(text)
+        for name in left:
+            exporter.wait_value(2 * died, "llama_context_exceeded_requests_total", cause="pool", server=name)
 
 
 def test_a_log_file_needs_no_configuration_and_names_its_server(log: Path) -> None:

@@ -64,6 +64,13 @@ def incident() -> list[ExporterSnapshot]:
     return recorded([300.0, 765.0, 775.0])
 
 
+def test_a_pool_that_is_full_now_has_no_seconds_left_and_not_an_empty_place(browser: Browser) -> None:
+    assert BUSY.pool is not None
+    full = replace(BUSY, pool=replace(BUSY.pool, seconds_to_full=0.0))
+    with LivePage(exporter(full)) as served, Shown(browser, served) as shown:
+        expect(shown.server(full.name).locator(".left")).to_have_text("0 s left")
+
+
 def test_the_page_tells_the_story_of_an_incident(browser: Browser, incident: list[ExporterSnapshot]) -> None:
     before, during, after = incident
     expected = json.loads((RECORDINGS / "expected.json").read_text())[INCIDENT]["incident_details"][0]

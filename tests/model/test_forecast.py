@@ -267,3 +267,30 @@ def test_demand_is_never_below_the_fill() -> None:
             pool = snapshot.servers[0].pool
             if pool is not None and pool.committed_tokens is not None and pool.demand_tokens is not None:
                 assert pool.processing_tokens <= pool.committed_tokens <= pool.demand_tokens
+
+
+REUSED = "slot update_slots: id {0:2} | task {1} | n_tokens = {2}, memory_seq_rm [{2}, end)"
+
+
+def growing_agents(story: LogStory, *, reuse: bool) -> LogStory:
+    """Two agents by turns, 600 and 250 tokens more each time, a turn in ten seconds: 5,100 of 8,192 in the end."""
+    held = [0, 0]
+    for number in range(6):
+        for slot, growth in ((0, 600), (1, 250)):
+            task = 10 * number + slot
+            prompt = held[slot] + growth
+            story.line(LAUNCH.format(slot, task, 0)).line(PROMPT.format(slot, task, prompt))
+            story.line(REUSED.format(slot, task, held[slot] if reuse else 0)).line(DONE.format(slot, task, prompt))
+            story.wait(2).line(RELEASE.format(slot, task, prompt)).wait(3)
+            held[slot] = prompt
+    return story
+
+
+def test_conversations_that_grow_are_told_though_their_turns_never_coincide() -> None:
+    """85 tokens a second: 5,100 of 8,192 are taken after a minute, 3,600 and 1,500, so about 36 s are left."""
+    left = pool_of(growing_agents(started(), reuse=True)).seconds_to_full
+    assert left == pytest.approx((8192 - 5100) / 85, abs=10)
+
+
+def test_requests_of_the_same_sizes_that_go_on_with_nothing_are_no_conversations() -> None:
+    assert pool_of(growing_agents(started(), reuse=False)).seconds_to_full is None

@@ -311,3 +311,15 @@ def test_a_decode_that_nothing_shows_is_not_called_stalled_because_its_prompt_wa
     assert shown(pool, 10)[0].stalled == 8
     pool.read(0, 1, 1000, 11)
     assert shown(pool, 300)[0].stalled is None
+
+
+def test_what_a_prompt_goes_on_with_is_the_first_word_of_it_though_each_batch_tells_one() -> None:
+    pool = fresh()
+    pool.launch(0, 1, at=1)
+    pool.held(0, 1, 700, at=2)
+    pool.held(0, 1, 2748, at=3)
+    assert pool.slots[0].reused == 700
+    pool.sample([sample(0, processing=True, task=1, decoded=3)], at=4, log_leads=True)
+    assert pool.slots[0].reused == 700
+    pool.launch(0, 2, at=5)
+    assert pool.slots[0].reused is None

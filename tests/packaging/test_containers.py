@@ -45,7 +45,7 @@ def of(word: str) -> list[str]:
 
 def accept(arguments: list[str]) -> dict[str, Any]:
     """The parameters that kvexporter makes of arguments; UsageError when it refuses them."""
-    context = click.Context(commands, info_name="kvexporter")
+    context = click.Context(commands, info_name="kvexporter", **commands.context_settings)
     name, command, rest = commands.resolve_command(context, list(arguments))
     assert command is not None
     return command.make_context(name, rest, parent=context).params

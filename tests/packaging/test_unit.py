@@ -73,6 +73,19 @@ def test_it_runs_as_no_user_of_the_machine_and_may_read_the_journal(running: Rea
     assert running.run("grep", "CapEff", f"/proc/{pid}/status").stdout.split()[1] == "0" * 16
 
 
+def test_the_process_that_reads_journals_runs_in_the_sandbox_and_may_have_many_files_open(running: RealSystemd) -> None:
+    running.write("/etc/kvexporter/kvexporter.yml", "discovery: false\nservers:\n- unit: llama-server.service\n")
+    running.start(UNIT)
+    wait_value(URL, 1, "kvexporter_collector_success", collector="journal")
+    main = running.property(UNIT, "MainPID")
+    (reading,) = running.run("cat", f"/proc/{main}/task/{main}/children").stdout.split()
+    assert "kvexporter.reading" in running.run("cat", f"/proc/{reading}/cmdline").stdout
+    limits = running.run("grep", "Max open files", f"/proc/{reading}/limits").stdout.split()
+    soft, hard = limits[3:5]
+    assert soft == hard
+    assert int(soft) > 1024, "systemd's soft limit, which the files of ten units' journals can exceed"
+
+
 def test_a_reload_takes_up_a_changed_configuration_without_a_restart(running: RealSystemd) -> None:
     wait_value(URL, 0, "llama_up", server="first")
     pid = running.property(UNIT, "MainPID")

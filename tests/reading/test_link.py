@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -79,7 +80,9 @@ def test_a_reading_process_that_is_killed_is_followed_by_another_which_goes_on_w
         os.kill(one.pid, signal.SIGKILL)
         await one.until(lambda: not one.follower.status.success)
         assert "SIGKILL" in str(one.follower.status.reason)
+        assert not one.follower.caught_up  # or half of the past would be shown as all of it
         await one.until(lambda: len(one.entries) >= LINES)
+        await one.until(lambda: one.follower.caught_up)
         assert one.tokens == list(range(LINES))
         assert one.follower.gaps == 0
         await one.until(lambda: one.follower.status.success)
@@ -165,6 +168,33 @@ def test_signals_that_end_the_daemon_do_not_end_it_first(tmp_path: Path) -> None
         await one.until(lambda: one.tokens == [5])
 
     with LiveJournalFile(tmp_path) as journal:
+        following(tmp_path, test)
+
+
+def test_it_may_have_as_many_files_open_as_the_system_allows_for_each_reader_holds_all_of_its_folder(
+    tmp_path: Path,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def test(one: Following) -> None:
+        await one.until(lambda: one.follower.read_until > 0)
+        assert resource.prlimit(one.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        with LiveJournalFile(tmp_path):
+            following(tmp_path, test)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_one_that_dies_before_it_reads_anything_leaves_nobody_waiting(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        os.kill(one.pid, signal.SIGKILL)
+        await one.until(lambda: "SIGKILL" in str(one.follower.status.reason))
+        assert one.follower.caught_up
+
+    with LiveJournalFile(tmp_path):
         following(tmp_path, test)
 
 

@@ -119,6 +119,12 @@ def test_where_none_fits_there_is_no_first_one() -> None:
     assert make_plan(None, facts, RequestSizeFacts(), ()).first is None
 
 
+def test_requests_longer_than_the_training_context_have_no_configuration_that_is_enough() -> None:
+    facts = SizingFacts(slots=4, kv_bytes_per_token=100.0, memory_bytes=1 << 34, context_train=32_768)
+    assert make_plan(None, facts, RequestSizeFacts(p95=32_768), ()).first is not None
+    assert make_plan(None, facts, RequestSizeFacts(p95=50_000), ()).first is None
+
+
 def test_an_overcommitted_pool_is_never_the_first_one() -> None:
     plan: Plan = plan_of(Said(), told(100), None, None, None)
     assert plan.configurations[0].overcommitted

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.sources.log_file import MAX_LINE, read_log_file
+from kvexporter.sources.log_file import read_log_file
+from kvexporter.sources.log_lines import MAX_LINE
 
 
 def test_lines_come_without_their_ends_and_the_last_one_needs_none(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -169,3 +171,83 @@ def test_every_line_is_read_once_in_its_order_whatever_happens_in_between(steps:
 )  # fmt: skip
 def test_each_way_of_rotation_loses_nothing(steps: Sequence[Step], append: bool) -> None:
     live(steps, append=append)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[LogFile]:
+    one = LogFile(tmp_path / "llama.log")
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("left", [None, "llama.log.bak", "saved"], ids=["deleted", "bak", "elsewhere"])
+def test_a_copy_in_the_files_place_is_read_on_where_the_file_was_left(log: LogFile, left: str | None) -> None:
+    log.write(100)
+    reader = Reader(log.path)
+    reader.read()
+    copy = log.path.with_name("copy")
+    shutil.copy(log.path, copy)  # as `sed -i` does, or an operator with cp and mv
+    if left is not None:
+        log.path.rename(log.path.with_name(left))
+    copy.rename(log.path)
+    reader.read()
+    log.reopen()
+    log.write(3)
+    reader.read()
+    log.write(2)
+    reader.read()
+    assert reader.numbers == list(range(log.written))
+    assert reader.gaps == 0
+
+
+def test_a_new_file_that_begins_as_the_renamed_one_did_is_read_from_its_beginning(log: LogFile) -> None:
+    same = b"a server that fails at its start\n" * 3  # in builds whose lines have no times
+    log.write_bytes(same)
+    reader = Reader(log.path)
+    reader.read()
+    log.rename()
+    log.reopen()
+    log.write_bytes(same[:33])
+    reader.read(1.0)
+    log.write_bytes(same[33:] + b"line 0\n")
+    assert reader.read(1.0).complete
+    assert reader.numbers == [-1] * 6 + [0]
+
+
+def test_a_copy_whose_original_is_still_written_to_is_not_read_again(log: LogFile) -> None:
+    log.write(100)
+    reader = Reader(log.path)
+    reader.read()
+    copy = log.path.with_name("copy")
+    shutil.copy(log.path, copy)
+    copy.rename(log.path)
+    log.write(5)
+    reader.read()
+    log.write(5)
+    reader.read()
+    assert reader.numbers == list(range(log.written))
+
+
+def test_a_file_of_nuls_alone_does_not_hold_up_what_follows(log: LogFile) -> None:
+    log.write_bytes(bytes(10_000))  # what a power failure can leave
+    reader = Reader(log.path)
+    reader.read()
+    log.rename()
+    log.reopen()
+    log.write(3)
+    assert reader.read(1.0).complete
+    assert reader.numbers == [0, 1, 2]
+
+
+def test_a_pipe_in_the_files_place_is_a_failure_and_not_an_empty_file(log: LogFile) -> None:
+    log.write(3)
+    reader = Reader(log.path)
+    reader.read()
+    log.rename()
+    os.mkfifo(log.path)
+    assert "is not a regular file" in str(reader.read().failure)
+    log.path.unlink()
+    log.reopen()
+    log.write(3)
+    assert reader.read().failure is None
+    assert reader.numbers == [0, 1, 2, 3, 4, 5]

@@ -256,6 +256,28 @@ def test_what_is_no_http_is_refused_without_a_word_in_the_log(
     assert not caplog.records
 
 
+@pytest.mark.parametrize("request_", [b"POST /-/reload", b"GET /api/v1/events"])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_body_of_bad_chunks_ends_the_connection_without_a_word_in_the_log(
+    request_: bytes, later: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(server: WebServer) -> None:
+        reader, writer = await connect(server)
+        head, body = request_ + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b"no number\r\n"
+        writer.write(head if later else head + body)
+        if later:
+            async with asyncio.timeout(DEADLINE):
+                await reader.readline()
+            writer.write(body)
+        await until_closed(reader)
+        writer.close()
+        await until(lambda: server.connections == 0)
+        assert (await get(server)).status_code == 200
+
+    with_server(test)
+    assert not caplog.records
+
+
 def test_a_body_is_not_read_and_ends_the_connection() -> None:
     async def test(server: WebServer) -> None:
         reader, writer = await connect(server)

@@ -95,7 +95,8 @@ export class ServerView {
     say(p.level, LEVELS[data.standing.level] ?? LEVELS.unknown);
     say(p.headline, data.standing.text);
     say(p.fill, data.pool?.fill_ratio === null || !data.pool ? "?" : percent(data.pool.fill_ratio));
-    say(p.left, data.pool?.seconds_to_full ? `${duration(data.pool.seconds_to_full)} left` : "");
+    const left = duration(data.pool?.seconds_to_full);
+    say(p.left, left && `${left} left`);
     say(p.about, [data.model, data.build, data.unit, data.url].filter(Boolean).join(" · ") || "nothing else is known");
     for (const [key, , always] of FACTS) {
       show(this.facts[key].parentNode, Boolean(data.words[key]) || always);
