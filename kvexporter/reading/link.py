@@ -142,7 +142,7 @@ class ReadingLink:
         self._closed = True
         self._disconnect()
         left = [*self._dying, *((self._process,) if self._process is not None else ())]
-        for look in range(150):
+        for look in range(400):  # a loaded machine takes a while to end a process
             left = [process for process in left if process.poll() is None]
             if not left:
                 return
