@@ -16,8 +16,8 @@ from benchmarks.lead_time_runs import KINDS, simulated_runs
 from benchmarks.measure import Row, median_of
 
 OVERFLOWS, REAL, HEALTHY = 40, 10, 20
-SEED = 12
-"""Of none of the runs that the forecast was tuned with (1 to 4, 11, 31 to 36)."""
+SEED = 61
+"""Of none of the runs that the forecast was tuned with (1 to 4, 11, 12, 31 to 36)."""
 
 EARLY_SHARE = 0.95
 EVERYTHING = "(c) everything"
@@ -69,6 +69,10 @@ def _rows(name: str, judged: _Judged, *, goal: bool) -> Iterator[Row]:
         f"{EARLY_SHARE:.0%}" if goal else "",
         early >= EARLY_SHARE * long if goal else None,
     )
+    if goal:
+        missed = [verdict for verdict in judged.long if not verdict.early]
+        like = sum(verdict.like_healthy for verdict in missed)
+        yield Row("… of those missed, runs that could still have become healthy ones then", f"{like} of {len(missed)}")
     false = sum(verdict.warnings for verdict in judged.healthy)
     pages = sum(verdict.pages for verdict in judged.healthy)
     yield Row(

@@ -10,11 +10,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.lead_time_runs import Run
+from benchmarks.lead_time_runs import HEALTHY_PEAK, Run
+from benchmarks.lead_time_server import Fact
 from kvexporter.intake import LogIntake, take_answer
 from kvexporter.rules.thresholds import OVERCOMMIT_RATIO, POOL_PAGE, POOL_WARN, POOL_WARN_KEEP, PoolCondition
 from kvexporter.server import Server
 from kvexporter.snapshot import PoolSnapshot
+from kvexporter.sources.api_target import DEADLINES
 
 SCRAPE = EVALUATION = 15.0
 LONG_BUILD_UP = 30.0
@@ -57,6 +59,8 @@ class Verdict:
     pages: int
     """Times that they began, with the rules' time of keeping on."""
     paged_at: float | None = None
+    like_healthy: bool = False
+    """With a third of the build-up left it could still have become a healthy run."""
 
     @property
     def build_up(self) -> float:
@@ -85,7 +89,7 @@ def watched(run: Run) -> Seen:
     end = recording.failed_at if recording.failed_at is not None else recording.ended
     seen: Seen = []
     second = 1.0
-    for fact in recording.facts:
+    for fact in _with_timeouts(recording.facts):
         while fact.at > second and second < end:
             seen.append((second, _shown(server, second)))
             second += 1.0
@@ -93,9 +97,21 @@ def watched(run: Run) -> Seen:
             break
         if fact.asked is None:
             intake.line(fact.body, fact.at)
-        else:
+        elif fact.body:
             take_answer(server, "slots", fact.body, fact.at, fact.asked)
+        else:
+            server.poll_failed("slots", "timeout", fact.at)
     return seen
+
+
+def _with_timeouts(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts in order, and an empty answer where the daemon gives up waiting for one and says so.
+
+    The daemon then asks again and waits longer; that this one is answered when the batch is done comes to the same.
+    """
+    late = [fact for fact in facts if fact.asked is not None and fact.at - fact.asked > DEADLINES["slots"]]
+    given_up = [Fact(fact.asked + DEADLINES["slots"], b"", fact.asked) for fact in late if fact.asked is not None]
+    return sorted([*facts, *given_up], key=lambda fact: fact.at)
 
 
 def _shown(server: Server, at: float) -> PoolSnapshot | None:
@@ -131,7 +147,32 @@ def judge(run: Run, seen: Seen, warn: Conditions, page: Conditions) -> Verdict:
         _episodes(met),
         _episodes(pages),
         next((at for at in pages if at >= began), None),
+        run.overflows and like_healthy(run, seen),
     )
+
+
+def like_healthy(run: Run, seen: Seen) -> bool:
+    """Whether all that was seen until a third of the build-up was left can be the beginning of a healthy run.
+
+    It can if the fill was never above that of healthy runs, and what the running requests are known to need is not
+    either: then all goes well if their answers end now and prompts of untold size are as large as they are known to be.
+    Of agents, also no prompt may have been larger than clients send that were told the window: then each may compact
+    before its next turn. The same holds for whatever a forecaster makes of these facts, so one that warns here warns of
+    that healthy run too.
+    """
+    recording = run.recording
+    if recording.failed_at is None or recording.began is None:
+        return False
+    third_left = recording.failed_at - (recording.failed_at - recording.began) / 3
+    pools = [pool for at, pool in seen if at <= third_left and pool is not None]
+    if not pools:
+        return True
+    if max(pool.fill_ratio or 0.0 for pool in pools) > HEALTHY_PEAK[1]:
+        return False
+    beyond = recording.beyond_window_at
+    if run.kind == "slow agents" and beyond is not None and beyond <= third_left:
+        return False
+    return (pools[-1].committed_ratio or 0.0) <= HEALTHY_PEAK[1]
 
 
 def _met(conditions: Conditions, pool: PoolSnapshot | None) -> bool:

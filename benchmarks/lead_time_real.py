@@ -18,7 +18,7 @@ from typing import cast
 import httpx
 
 from benchmarks.lead_time_runs import KINDS, Run
-from benchmarks.lead_time_server import Fact, Recording
+from benchmarks.lead_time_server import COMPACTED, Fact, Recording
 from tests.support.journal_files import LiveJournalFile
 from tests.support.llama_server import RealLlamaServer, tokens
 
@@ -39,6 +39,7 @@ class _Recorder:
     sizes: list[tuple[float, int]] = field(default_factory=list)
     """When a request was sent (tokens that it will need) or was answered (the same, less)."""
     first_sent: float | None = None
+    beyond_window: float | None = None
     failed: float | None = None
     over: threading.Event = field(default_factory=threading.Event)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -71,6 +72,8 @@ class _Recorder:
         with self._guard:
             self.first_sent = self.first_sent if self.first_sent is not None else self.now()
             self.sizes.append((self.now(), size))
+            if len(prompt) > COMPACTED * CAPACITY / SLOTS and self.beyond_window is None:
+                self.beyond_window = self.now()
         status = server.complete(prompt, answer).status
         with self._guard:
             if status == 200:
@@ -126,7 +129,7 @@ def _record(kind: str, drawn: random.Random) -> Recording:
         raise RuntimeError(f"{kind}: the real server has not overflowed within {_LONGEST:g} s")
     began = recorder.first_sent if kind == "slow agents" else recorder.inevitable()
     facts = sorted(recorder.facts, key=lambda fact: fact.at)
-    return Recording(facts, began, recorder.failed, recorder.failed, 1.0)
+    return Recording(facts, began, recorder.failed, recorder.failed, 1.0, recorder.beyond_window)
 
 
 def _agent(

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.lead_time_server import Ask, Client, Dialect, Machine, Recording, SimulatedServer
+from benchmarks.lead_time_server import COMPACTED, Ask, Client, Dialect, Machine, Recording, SimulatedServer
 
 KINDS = ("one huge prompt", "slow agents", "four equal", "late joiner", "short bursts")
 HEALTHY_PEAK = (0.8, 0.95)
@@ -141,7 +141,7 @@ def _slow(draw: _Draw) -> list[Client]:
             _agent(draw, draw.seconds(0, 30) if i else 0.0, 0.9 * capacity, rate / sum(rates) / turns, begins=i == 0)
             for i, rate in enumerate(rates)
         ]
-    return [_agent(draw, draw.seconds(0, 60), 0.95 * capacity / slots, 1 / slots / turns) for _ in range(slots)]
+    return [_agent(draw, draw.seconds(0, 60), COMPACTED * capacity / slots, 1 / slots / turns) for _ in range(slots)]
 
 
 def _equal(draw: _Draw) -> list[Client]:

@@ -1,8 +1,9 @@
 """A llama-server in simulated time: what it would log and answer, in the form of b11434 or of b8635.
 
 It knows slots, a shared pool, batches of 2048, prompts that are read in the order of the slots while the others'
-answers wait for the batch, and the error when a batch finds no room. Clients are generators: they give seconds to wait,
-or an Ask whose outcome they get back.
+answers wait for the batch, and the error when a batch finds no room. A request gets the slot whose cache it has most in
+common with, or the one that was used longest ago; caches that have to go are kept in the host's memory and fetched from
+there. Clients are generators: they give seconds to wait, or an Ask whose outcome they get back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 BATCH = 2048
+COMPACTED = 0.95
+"""Clients that were told a window compact before their prompt is larger than this part of it: its answer needs room."""
+SIMILARITY = 0.1
+"""A slot is chosen for its cache if more than this part of the prompt is there (--slot-prompt-similarity)."""
 SLICE = 0.25
 """Answers advance by so many seconds at a time while no prompt is read."""
 
@@ -54,7 +59,7 @@ class Ask:
     limit: int | None = None
     """As the client asked for; None: no limit."""
     cached: int = 0
-    """The beginning of the prompt that need not be read again."""
+    """The beginning of the prompt that the client's last request and its answer had as well."""
     begins: bool = False
     """The build-up to an overflow begins with its launch, whatever runs beside it."""
 
@@ -85,23 +90,37 @@ class Recording:
     ended: float = 0.0
     peak: float = 0.0
     """Highest fill of running requests."""
+    beyond_window_at: float | None = None
+    """When the first prompt was launched that no client sends which keeps within the window that a slot is sure of."""
 
 
 @dataclass(slots=True)
 class _Slot:
     id: int
     client: Client | None = None
+    """Whose conversation the cache holds."""
     ask: Ask | None = None
     task: int = -1
     held: int = 0
+    """As long as its prompt waits to be read, all of the cache that it was launched with."""
     reused: int = 0
+    processed: int = 0
+    """Of the prompt, in batches that are done, as /slots tells it."""
     decoded: int = 0
     reading_since: float | None = None
     answer_told: float = 0.0
+    used_at: float = -1.0
+    """When its last request ended."""
 
     @property
     def unread(self) -> int:
-        return self.ask.prompt - self.held if self.ask is not None and self.decoded == 0 else 0
+        if self.ask is None or self.decoded:
+            return 0
+        return self.ask.prompt - (self.reused if self.reading_since is None else self.held)
+
+    def common(self, client: Client, ask: Ask) -> int:
+        """Tokens at the beginning that the cache and a request's prompt have in common."""
+        return min(ask.cached, self.held, ask.prompt) if self.client is client else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +151,16 @@ class SimulatedServer:
         self._tasks = 0
         self._order = 0
         self._begun = False
+        self._saved: dict[Client, int] = {}
+        """Caches in the host's memory, by whose conversation they hold: tokens."""
 
     def run(self, clients: list[Client], until: float) -> Recording:
         """Serve these clients until a request fails, they have ended, or the time is over."""
         for text in FIRST_LINES[self._machine.dialect]:
             self._line(text.format(slots=self._machine.slots, context=self._machine.capacity), "")
+        if self._machine.dialect == "b8635":
+            for slot in self._slots:
+                self._line(f"slot   load_model: id {slot.id:2} | task -1 | new slot, n_ctx = {self._machine.capacity}")
         for client in clients:
             self._go_on(client, None)
         while self._now < until and self.recording.failed_at is None:
@@ -174,23 +198,57 @@ class SimulatedServer:
         idle = [slot for slot in self._slots if slot.ask is None]
         while self._queue and idle:
             client, ask = self._queue.popleft()
-            slot = next((slot for slot in idle if slot.client is client), None) or self._random.choice(idle)
+            slot = self._choose(idle, client, ask)
             idle.remove(slot)
             self._tasks += self._random.randint(1, 5)
             slot.client, slot.ask, slot.task = client, ask, self._tasks
-            slot.held = slot.reused = min(ask.cached, ask.prompt - 1)
-            slot.decoded, slot.reading_since = 0, None
+            slot.decoded, slot.processed, slot.reading_since = 0, 0, None
             slot.answer_told = self._now
+            if ask.prompt > COMPACTED * self._machine.capacity / self._machine.slots:
+                self.recording.beyond_window_at = self.recording.beyond_window_at or self._now
             if ask.begins:
                 self.recording.began, self._begun = self._now, True
             self._look_ahead()
             self._line(f"slot launch_slot_: id {slot.id:2} | task {slot.task} | processing task, is_child = 0")
+            if self._machine.dialect == "b11434":
+                for other in idle:
+                    self._save(other)
+                    other.held = 0
+
+    def _choose(self, idle: list[_Slot], client: Client, ask: Ask) -> _Slot:
+        """The slot for a request, with what of the cache it goes on with."""
+        slot = max(idle, key=lambda slot: slot.common(client, ask))
+        common = slot.common(client, ask)
+        similarity = common / ask.prompt
+        if similarity > SIMILARITY:
+            name = "f_sim_best" if self._machine.dialect == "b11434" else "sim_best"
+            kept = common / slot.held
+            how = f"LCP similarity, {name} = {similarity:.3f} (> {SIMILARITY:.3f} thold), f_keep = {kept:.3f}"
+        else:
+            slot = min(idle, key=lambda slot: (slot.used_at, -slot.id))
+            common, kept = slot.common(client, ask), 0.0
+            how = f"LRU, t_last = {round(slot.used_at * 1e6) if slot.used_at >= 0 else -1}"
+        self._line(f"slot get_availabl: id {slot.id:2} | task -1 | selected slot by {how}")
+        if kept < 0.5:
+            self._save(slot)
+            saved = self._saved.get(client, 0)
+            better = min(ask.cached, saved, ask.prompt)
+            others = sum(other.held for other in self._slots if other is not slot)
+            if better > common and better >= 0.25 * saved and saved <= self._machine.capacity - others:
+                slot.held, common = saved, better
+        self._saved.pop(client, None)
+        slot.reused = min(common, ask.prompt - 1)
+        return slot
+
+    def _save(self, slot: _Slot) -> None:
+        if slot.client is not None and slot.held:
+            self._saved[slot.client] = slot.held
 
     # ---- batches -----------------------------------------------------------------------------------------------
 
     def _compute(self) -> None:
         machine = self._machine
-        held = sum(slot.held for slot in self._slots if slot.ask is not None)
+        held = self._held()
         answering = [slot for slot in self._slots if slot.ask is not None and slot.decoded > 0]
         reading = [slot for slot in self._slots if slot.ask is not None and slot.decoded == 0]
         step = (1 + held / 400_000) / machine.answering
@@ -205,11 +263,13 @@ class SimulatedServer:
             if part <= 0:
                 break
             if slot.reading_since is None:
-                slot.reading_since = self._now
+                slot.reading_since, slot.held = self._now, slot.reused
                 self._prompt_started(slot)
             parts.append((slot, part))
             left -= part
         tokens = sum(part for _, part in parts)
+        held = self._held()
+        self._purge(tokens + len(answering))
         room = machine.capacity - held
         if tokens + len(answering) > room:
             self._fail(tokens + len(answering), room)
@@ -224,11 +284,31 @@ class SimulatedServer:
             slot.decoded += steps
             slot.held += steps
             self._told_answer(slot)
-        for slot, _ in parts:
+        for slot, part in parts:
+            slot.processed += part
             self._told_prompt(slot)
         for slot in answering:
             if slot.ask is not None and slot.decoded >= slot.ask.answer:
                 self._finish(slot)
+
+    def _held(self) -> int:
+        """Tokens of running requests."""
+        return sum(slot.held for slot in self._slots if slot.ask is not None)
+
+    def _purge(self, batch: int) -> None:
+        """Make room for a batch by the caches of idle slots, one after the other."""
+        for slot in self._slots:
+            if sum(other.held for other in self._slots) + batch <= self._machine.capacity:
+                return
+            if slot.ask is None and slot.held:
+                self._line(f"decode: failed to find a memory slot for batch of size {batch}", "W")
+                self._line(f"srv  try_clear_id: purging slot {slot.id} with {slot.held} tokens", "W")
+                self._line(
+                    "srv        decode: failed to find free space in the KV cache, retrying with smaller batch size, "
+                    f"off = 0, n_batch = {BATCH}, ret = 1",
+                    "W",
+                )
+                slot.held = 0
 
     def _told_answer(self, slot: _Slot) -> None:
         if self._machine.dialect == "b11434" and slot.decoded >= 100 and self._now - slot.answer_told >= 3:
@@ -279,7 +359,7 @@ class SimulatedServer:
             f"slot      release: id {slot.id:2} | task {slot.task} | stop processing: n_tokens = {slot.held}, "
             "truncated = 0"
         )
-        slot.ask = None
+        slot.ask, slot.used_at = None, self._now
         if self.recording.failed_at is None:
             self._look_ahead()
 
@@ -349,7 +429,9 @@ class SimulatedServer:
         shown["id_task"] = slot.task
         if self._machine.dialect == "b11434":
             shown["n_prompt_tokens"] = slot.held
-            shown["n_prompt_tokens_cache"] = slot.reused
+            reads = slot.ask is not None
+            shown["n_prompt_tokens_processed"] = slot.processed if reads else 0
+            shown["n_prompt_tokens_cache"] = slot.reused if reads and slot.reading_since is not None else 0
         shown["params"] = {"n_predict": limit, "max_tokens": limit}
         remaining = limit - slot.decoded if limit >= 0 else -1
         shown["next_token"] = [{"has_next_token": True, "n_remain": remaining, "n_decoded": slot.decoded}]

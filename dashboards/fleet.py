@@ -254,7 +254,7 @@ def _exporters() -> list[Part]:
         ),
         graph(
             "Journal lag",
-            "Time between the latest journal entry and the moment it was read. journald itself delays a lone line by "
+            "Time between the latest log line and the moment it was read. journald itself delays a lone line by "
             "up to half a second.",
             SECONDS, Query(hosts("kvexporter_journal_lag_seconds"), "{{instance}}"),
             width=12, height=6, limits=limits.JOURNAL_LAG, runbooks=["KvexporterJournalNotRead"],

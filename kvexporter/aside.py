@@ -41,8 +41,7 @@ class Aside(Generic[T]):
 
         def settle(set_it: Callable[[], None]) -> None:
             set_it()
-            if self._late:
-                future.exception()  # nobody waits for it any more
+            future.exception()  # else asyncio complains when nobody waits for it any more
             self._under_way, self._late = None, False
 
         def run() -> None:

@@ -18,6 +18,7 @@ import click
 import kvexporter
 from kvexporter.commands.demo import demo
 from kvexporter.commands.diagnose import diagnose
+from kvexporter.commands.finite_range import FiniteRange
 from kvexporter.commands.incidents import incidents
 from kvexporter.commands.lint import lint
 from kvexporter.commands.plan import plan
@@ -303,7 +304,7 @@ def _own_command(name: str, config_file: Path | None, storage_path: Path | None)
 )  # fmt: skip
 @click.option("--polls", type=_FILE, metavar="FILE", help="Recorded answers of the server's endpoints (JSON lines).")
 @click.option(
-    "--at", type=click.FloatRange(min=0), metavar="SECONDS",
+    "--at", type=FiniteRange(min=0), metavar="SECONDS",
     help="Stop this long after the first line instead of at the end.",
 )  # fmt: skip
 def replay(

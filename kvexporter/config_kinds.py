@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from kvexporter.config_reading import Place, Scalar, read_mapping
+from kvexporter.glance import glance
 from kvexporter.sources.api_target import ApiTarget
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -126,11 +127,10 @@ def _file(place: Place) -> Path:
     # The value is not repeated in the warning: it may be a key that was pasted where its path belongs.
     path = Path(_text(place, "the path of a file"))
     path = place.reading.file.parent.absolute() / path
-    try:
-        found = path.is_file()
-    except (OSError, ValueError):
-        found = False
-    if not found:
+    found = glance(path, path.is_file)
+    if found is None:
+        place.warn("its disk or network does not answer now; it is looked for again at each use")
+    elif not found:
         place.warn("there is no such file now, or it cannot be seen by this user; it is looked for again at each use")
     return path
 

@@ -59,7 +59,7 @@ class Conversations:
             if state.decoded == 0 and state.expected_prompt is None:
                 continue  # neither its size nor what it goes on with is settled
             known = self._slots.get(state.id)
-            prompt = max(0, size - max(0, state.decoded - 1))
+            prompt = state.prompt_floor
             if known is not None and known.task == state.task:
                 known.at, known.size, known.prompt = at, size, prompt
                 if known.turns == 1:
@@ -72,15 +72,15 @@ class Conversations:
                 most = known.size if known is not None and state.reused and known.turns >= LEAST_TURNS else 0
                 self._slots[state.id] = _Conversation(at, size, at, size, prompt, state.task, 1, most)
 
-    def seconds_to_full(self, capacity: int, guaranteed: int, context: int | None, now: float) -> float | None:
+    def seconds_to_full(self, capacity: int, window: int, context: int | None, now: float) -> float | None:
         """Seconds from `now` until all of them together need the capacity, if each goes on growing as it did.
 
-        None as long as none was begun a turn with more than what a slot is sure of: clients that were told this
-        window compact before it. One that has not been heard of for as long as it was watched counts no more.
+        None as long as none has begun a turn with more than `window` tokens: clients that keep within what a slot is
+        sure of send no more. One that has not been heard of for as long as it was watched counts no more.
         """
         live = [each for each in self._slots.values() if now - each.at <= max(60.0, each.at - each.began)]
         growing = [each for each in live if each.growth > 0]
-        if max((each.prompt for each in growing), default=0) <= guaranteed:
+        if max((each.prompt for each in growing), default=0) <= window:
             return None
         watched = now - min(each.began for each in growing)
         bounds = [min(each.compacted_at or capacity, context or capacity, capacity) for each in live]

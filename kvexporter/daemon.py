@@ -33,26 +33,33 @@ from kvexporter.web.serve import ListenError, WebServer, open_sockets
 
 log = logging.getLogger(__name__)
 
-DISCOVERY_SECONDS = 10.0
+DISCOVERY_SECONDS = 15.0
 DISCOVERY_DEADLINE = 10.0
+CONFIG_SECONDS = 10.0
+"""How long the configuration is waited for: it may be on a network's disk."""
 SEARCH_SECONDS = 60.0
 """Between two looks at all processes of the host; in between only new ones are looked at."""
 SOON_SECONDS = 0.5
 """A new process is looked for this long after the log or the process table spoke of one."""
 PROCESS_SECONDS = 2.0
-JOURNAL_CHECK_SECONDS = 10.0
+JOURNAL_CHECK_SECONDS = 15.0
 START_SECONDS = 20.0
 """Systemd hears of the start after so long at the latest: a boot must not wait for a backlog or a dead disk, and what
 has not started within 90 s is killed."""
-BUSY_JOURNAL_SECONDS = 0.1
+BUSY_JOURNAL_SECONDS = 0.5
+"""Journald announces lines up to half a second late, and writes of others not at all."""
+SHORT_SECONDS = 0.25
+"""Between two rounds for what was heard."""
 JOURNAL_SECONDS = 1.0
 ALERT_SECONDS = 0.5
 """Between two looks at what alerts hold, while a server works or an alert is on."""
 TICK_SECONDS = 1.0
-IDLE_SECONDS = 5.0
-"""Between two rounds of these steps while nothing happens: each wakes a processor that may sleep otherwise."""
+IDLE_SECONDS = 15.0
+"""Between two rounds of these steps while nothing happens: each wakes a processor that may sleep otherwise, and all of
+them together do it once."""
 GPU_SECONDS = 5.0
-IDLE_GPU_SECONDS = 10.0
+NO_GPU_SECONDS = 60.0
+"""Between two looks whether a GPU has come."""
 REMEMBER_SECONDS = 86_400.0
 """A unit that wrote nothing for so long before the start is not missed."""
 EXIT_RESTART = 75
@@ -81,6 +88,10 @@ class Daemon:
         self._look = asyncio.Event()
         self._processes_found = Discovery()
         self._discoverer: Aside[list[FoundProcess]] = Aside("looking for processes")
+        self._config_reader: Aside[Config] = Aside("reading the configuration")
+        self._reading = asyncio.Lock()
+        self._found: list[FoundProcess] = []
+        """What was found last."""
         self._searched = -math.inf
         """When all processes were looked at last (monotonic)."""
         self._gpus = GpuWorker()
@@ -193,8 +204,9 @@ class Daemon:
             return "there is no configuration file: none was given with --config.file"
         self._manager.reloading()
         try:
-            config = load_config(self._options.config_file)
-        except ConfigError as error:
+            async with self._reading:  # who asks while one is under way may have changed the file since
+                config = await self._config_reader.call(partial(load_config, self._options.config_file), CONFIG_SECONDS)
+        except (ConfigError, TimeoutError) as error:
             self._reload_successful = False
             log.error("configuration not reloaded, the old one stays: %s", error)
             return str(error)
@@ -224,7 +236,7 @@ class Daemon:
         pause = IDLE_SECONDS if self._ready and not self._fleet.busy else TICK_SECONDS
         if self._manager.watchdog_seconds is not None:
             self._manager.alive()
-            return min(pause, self._manager.watchdog_seconds / 3)
+            return min(pause, self._manager.watchdog_seconds / 2)
         return pause
 
     async def _journals(self) -> float:
@@ -245,12 +257,7 @@ class Daemon:
         self._fleet.read_journals(BUSY_JOURNAL_SECONDS if self._fleet.busy else pause)
         self._fleet.keep()
         # What is heard is written soon; the rest of the time this looks after journals that cannot be read.
-        try:
-            async with asyncio.timeout(_until_next(pause)):
-                await self._fleet.heard.wait()
-        except TimeoutError:
-            return 0.0
-        return BUSY_JOURNAL_SECONDS
+        return SHORT_SECONDS if await self._fleet.heard.wait(_until_next(pause)) else 0.0
 
     async def _alerts(self) -> float:
         self._alerter.wake.clear()
@@ -261,12 +268,7 @@ class Daemon:
             return ALERT_SECONDS
         # A server without a log begins to work unheard.
         pause = TICK_SECONDS if self._alerter.enabled and self._fleet.watches_processes else IDLE_SECONDS
-        try:
-            async with asyncio.timeout(_until_next(pause)):
-                await self._alerter.wake.wait()
-        except TimeoutError:
-            return 0.0
-        return ALERT_SECONDS
+        return ALERT_SECONDS if await self._alerter.wake.wait(_until_next(pause)) else 0.0
 
     async def _check_journals(self) -> float:
         for feed in list(self._fleet.feeds):
@@ -284,7 +286,7 @@ class Daemon:
 
     async def _headers(self) -> float:
         await self._fleet.read_headers()
-        return PROCESS_SECONDS
+        return PROCESS_SECONDS if self._fleet.busy or not self._ready else IDLE_SECONDS
 
     async def _read_gpus(self) -> float:
         began = time.perf_counter()
@@ -299,7 +301,9 @@ class Daemon:
             log.warning("ending, so that systemd starts a new process")
             self._exit_status = EXIT_RESTART
             self._stop.set()
-        return GPU_SECONDS if self._fleet.watched else IDLE_GPU_SECONDS
+        if not report.gpus and report.reason == "no_gpu":
+            return NO_GPU_SECONDS
+        return GPU_SECONDS if self._fleet.busy else IDLE_SECONDS
 
     async def _discovery(self) -> float:
         asked = False
@@ -329,6 +333,9 @@ class Daemon:
                 self._fleet.apply(plan_targets(self._config, ()))  # what is configured needs no discovery
             return
         self._collectors["discovery"] = CollectorStatus(True, time.perf_counter() - began)
+        if not thorough and found == self._found:
+            return  # what is watched is watched already
+        self._found = found
         self._fleet.apply(plan_targets(self._config, found))
 
     def _stored_journals(self) -> Iterator[tuple[Selection, list[str]]]:

@@ -61,6 +61,16 @@ class UnitStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitStopping:
+    """systemd was asked to stop the unit, or to start it anew: by an operator, a shutdown, or a unit it depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitNotStarted:
+    """systemd did not try to start the unit, because another one that it needs failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitRestartScheduled:
     """systemd will start the unit again; `restarts` is its own counter."""
 
@@ -80,7 +90,15 @@ class LinesSuppressed:
 
 
 UnitEvent = (
-    UnitStarted | UnitExited | UnitFailed | UnitStopped | UnitRestartScheduled | UnitOutOfMemory | LinesSuppressed
+    UnitStarted
+    | UnitExited
+    | UnitFailed
+    | UnitStopped
+    | UnitRestartScheduled
+    | UnitOutOfMemory
+    | LinesSuppressed
+    | UnitStopping
+    | UnitNotStarted
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kvexporter.announcing import say_news, say_no_log
+from kvexporter.bell import Bell
 from kvexporter.catching_up import without_the_past
 from kvexporter.facts import GpuSample
 from kvexporter.feed import Feed
@@ -215,7 +215,7 @@ class Fleet:
         return self._journals.feeds
 
     @property
-    def heard(self) -> asyncio.Event:
+    def heard(self) -> Bell:
         """A journal had something to say since this was cleared."""
         return self._journals.heard
 
@@ -257,7 +257,14 @@ class Fleet:
 
     def _snapshot(self, watched: Watched, now: float) -> ServerSnapshot:
         feed, snapshot = self._journals.of(watched), watched.model.snapshot(now)
-        return snapshot if feed is None or feed.follower.caught_up else without_the_past(snapshot)
+        if feed is None:
+            return snapshot
+        # What systemd says of a unit is told to the first of its servers, and true of all of them.
+        first = self.watched.get(feed.members[0]) if feed.members else None
+        if first is not None and first is not watched and first.model.has_unit:
+            stopped = first.model.stopped_on_request
+            snapshot = replace(snapshot, life=replace(snapshot.life, stopped_on_request=stopped))
+        return snapshot if feed.follower.caught_up else without_the_past(snapshot)
 
     def up_to_date(self) -> set[str]:
         """The servers whose models are of now: their logs, where they are read, have been caught up with."""

@@ -27,6 +27,8 @@ from kvexporter.sources.log_selection import Selection, StdinSelection, describe
 log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 5.0
+HEALTHY_SECONDS = 30.0
+"""Between two looks at the files of a journal that is read without trouble."""
 WRITERS_SECONDS = 30.0
 """A moment from which on writers are told is told again when it has moved so far."""
 
@@ -78,6 +80,8 @@ class JournalFollower:
         self._number: int | None = None
         """The link's, of the reading that goes on."""
         self._retry_at = 0.0
+        self._look_again = 0.0
+        """When its files are to be looked at again (monotonic)."""
         self._health: Aside[JournalHealth] = Aside("looking at the journal's files")
         self._closed = False
         self._failure: str | None = None
@@ -122,6 +126,7 @@ class JournalFollower:
         if gap and self.position is not None:
             self._lost("the last entry read is gone")
         self._failure = None
+        self._look_again = 0.0
         self._say(None)  # until `check` has looked closer
         self._first_check = asyncio.get_running_loop().create_task(self.check())
 
@@ -174,6 +179,9 @@ class JournalFollower:
             return
         if isinstance(self.selection, StdinSelection):
             return  # its reader tells how it goes
+        if self.status.success and self._failure is None and time.monotonic() < self._look_again:
+            return
+        self._look_again = time.monotonic() + HEALTHY_SECONDS
         try:
             health = await self._health.call(partial(log_health, self.selection), HEALTH_SECONDS)
         except TimeoutError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from statistics import median
 
 from kvexporter.conversations import Conversations
 from kvexporter.peaks import PeakTrend
@@ -27,11 +26,18 @@ LEAST_SECONDS = 3.0
 SILENCE_SECONDS = 30.0
 """Without a word for so long nothing is known of what requests do now."""
 
-LATEST_REQUESTS = 8
-"""The usual size of a request is the median of so many …"""
+LATEST_REQUESTS = 16
+"""A request of untold size is compared with so many …"""
 
 SOME_REQUESTS = 4
-"""… or of at least so many; of fewer the smallest counts."""
+"""… or with at least so many; of fewer the smallest counts."""
+
+USUAL = 0.7
+"""It is taken to be as large as this part of them are at most: to be warned in vain costs less than not to be."""
+
+COMPACTED = 0.95
+"""Clients that were told the window that a slot is sure of compact before their prompt is larger than this part of it,
+for its answer needs room too."""
 
 CLOCK_STEP_SECONDS = 60.0
 """Times that go back further than late lines do: the clock was set."""
@@ -83,21 +89,18 @@ class Forecast:
         needed = committed_tokens(running, geometry.slot_context)
         self._conversations.sample(running, sizes, at)
         # What goes on with nothing is no conversation that grows; where nobody tells, it may be one.
-        growing = (
-            size - max(0, state.decoded - 1) for state, size in zip(running, sizes, strict=True) if state.reused != 0
-        )
+        growing = (state.prompt_floor for state in running if state.reused != 0)
         self._trend.observe(needed, max(growing, default=0), geometry.capacity, at)
 
     def seconds_to_full(self, slots: Iterable[SlotState], held: int, geometry: Geometry, now: float) -> float | None:
         """Seconds from `now` on; None where it is not filling, too little is known, or the pool cannot overflow."""
         if self._last is None or not geometry.capacity or not can_overflow(geometry):
             return None
+        window = round(COMPACTED * (geometry.guaranteed or 0))
         left = (
             self._by_what_runs(slots, geometry.capacity - held, geometry.slot_context, now),
-            self._trend.seconds_to_full(geometry.capacity, geometry.guaranteed or 0, now),
-            self._conversations.seconds_to_full(
-                geometry.capacity, geometry.guaranteed or 0, geometry.slot_context, now
-            ),
+            self._trend.seconds_to_full(geometry.capacity, window, now),
+            self._conversations.seconds_to_full(geometry.capacity, window, geometry.slot_context, now),
         )
         return min((seconds for seconds in left if seconds is not None), default=None)
 
@@ -192,7 +195,7 @@ def _seconds_until(
 
 
 class _Sizes:
-    """How large requests usually are: the median of the latest ones whose size is known."""
+    """How large requests usually are, by the latest ones whose size is known."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[tuple[int, int | None, float], int] = OrderedDict()
@@ -209,10 +212,12 @@ class _Sizes:
     @property
     def usual(self) -> int:
         """Tokens of a request: of two or three the smallest, as they say little; 0 while fewer are known."""
-        known = self._latest.values()
+        known = sorted(self._latest.values())
         if len(known) < SOME_REQUESTS:
-            return min(known) if len(known) > 1 else 0
-        return round(median(known))
+            return known[0] if len(known) > 1 else 0
+        place = USUAL * (len(known) - 1)
+        below, part = known[int(place)], place % 1
+        return round(below + part * (known[min(int(place) + 1, len(known) - 1)] - below))
 
 
 class _Speeds:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kvexporter.announcing import say_unit_event
+from kvexporter.bell import Bell
 from kvexporter.facts import JournalEntry
 from kvexporter.feed import Feed
 from kvexporter.follower import JournalFollower
@@ -33,6 +34,8 @@ KEEP_SECONDS = 0.9
 MOST_READERS = 8
 """Processes that read journals, and as many that read log files. Each takes 20 MB, and every container's log is in a
 folder of its own; beyond this number folders share one."""
+FILE_SECONDS = 1.0
+"""A log file announces nothing: it is looked at so often at least."""
 OLD_SECONDS = 10.0
 """What the log tells of longer ago is not what the server does now."""
 WAKE_SECONDS = 1.0
@@ -44,7 +47,7 @@ class Journals:
 
     def __init__(self, roster: Roster, keeper: Keeper, clock: Callable[[], float]) -> None:
         self.feeds: list[Feed] = []
-        self.heard = asyncio.Event()
+        self.heard = Bell()
         """A journal had something to say since this was cleared."""
         self._roster = roster
         self._keeper = keeper
@@ -189,8 +192,8 @@ class Journals:
         """
         if not self._keeper.settled:
             return
-        for link in set(self._links.values()):
-            link.pace(pace)
+        for (kind, _), link in self._links.items():
+            link.pace(pace if kind == "journal" else min(pace / 2, FILE_SECONDS))
         for feed in self.feeds:
             if not feed.follower.recalled:
                 self._recall(feed)

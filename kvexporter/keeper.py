@@ -22,8 +22,12 @@ COMMIT_SECONDS = 1.0
 HANGING_SECONDS = 10.0
 OPEN_ATTEMPTS = 12
 OPEN_PAUSE = 5.0
+OPEN_SECONDS = 60.0
+"""Journals wait so long for a store whose disk does not answer; then they are counted without being kept."""
 CLOSE_SECONDS = 5.0
 STARTS_WAITING = 200
+MOST_WAITING = 1_000
+"""Things to be written that the thread has not come to, while the disk hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Keeper:
         self._clock = clock
         self._feeds: dict[str, StoredFeed] = {}
         self._open = False
+        self._opening_since = 0.0
+        """When the attempt to open it that is under way began, by the clock."""
         self._under_way: dict[str, float] = {}
         self._committed: dict[str, tuple[str, float]] = {}
         self._pending: dict[str, Batch] = {}
@@ -84,6 +90,7 @@ class Keeper:
     def start(self) -> None:
         """Begin to open the store."""
         if self._path is not None:
+            self._opening_since = self._clock()
             # A daemon thread: one that a dead disk holds for ever must not keep the process from ending.
             self._thread = threading.Thread(target=self._run, args=(self._path,), name="store", daemon=True)
             self._thread.start()
@@ -92,6 +99,8 @@ class Keeper:
         """Take note of what the thread has done since; to be called often."""
         while not self._opened.empty():
             self._take_opening(self._opened.get())
+        if not self.settled and self._thread is not None and self.fatal is None:
+            self._wait_for_opening()
         if self._thread is not None and not self._thread.is_alive() and not self.settled:
             self.settled = True  # given up: count without keeping
         while not self._done.empty():
@@ -117,13 +126,18 @@ class Keeper:
         """Have one start of a server written."""
         if self._open:
             self._starts[start.server] = start.detail
-            self._work.put(start)
+            if self._work.qsize() < MOST_WAITING:
+                self._work.put(start)
+            else:
+                self._starts_waiting = [*self._starts_waiting, start][-STARTS_WAITING:]
 
     def keep_alerts(self, detail: bytes) -> None:
         """Have the alerts written in place of those written before."""
         if self._open:
-            self._alerts_put, self._alerts_wait = StoredAlerts(detail), False
-            self._work.put(self._alerts_put)
+            self._alerts_put = StoredAlerts(detail)
+            self._alerts_wait = self._work.qsize() >= MOST_WAITING
+            if not self._alerts_wait:
+                self._work.put(self._alerts_put)
 
     def last_start(self, server: str) -> bytes | None:
         """What is kept of a server's latest start; None of one that is not known."""
@@ -242,9 +256,21 @@ class Keeper:
 
     # ---- on the loop -------------------------------------------------------------------------------------------
 
+    def _wait_for_opening(self) -> None:
+        waiting = self._clock() - self._opening_since
+        if waiting > OPEN_SECONDS:
+            self.settled = True  # given up: count without keeping
+            self._failed(f"it could not be opened within {OPEN_SECONDS:.0f} s: is the disk hanging?", again=False)
+        elif waiting > HANGING_SECONDS and self.problem is None:
+            self._failed("it has not been opened yet: is the disk hanging?")
+
     def _take_opening(self, outcome: _Opening) -> None:
+        self._opening_since = self._clock()
         if isinstance(outcome, StoreError):
             self.fatal = outcome
+        elif self.settled:
+            # Too late: what was counted meanwhile does not go on where the store ends.
+            log.warning("the disk of the store has answered: what is counted is kept again from the next start on")
         elif isinstance(outcome, _NotOpened):
             self._failed(outcome.text, again=outcome.again)
         else:

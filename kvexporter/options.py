@@ -10,6 +10,8 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Literal
 
+from kvexporter.glance import glance
+
 DEFAULT_PORT = 9889
 STORE_NAME = "kvexporter.db"
 SYSTEM_STORE = Path("/var/lib/kvexporter") / STORE_NAME
@@ -61,7 +63,7 @@ def parse_storage_path(text: str) -> Path | Literal[""]:
     if not text:
         return ""
     path = Path(text)
-    if path.is_dir() or text.endswith("/"):
+    if glance(path, path.is_dir) or text.endswith("/"):  # on a disk that hangs the store is waited for, not here
         raise ValueError(f"expected a file such as {text.rstrip('/')}/{STORE_NAME}, found a folder")
     return path
 

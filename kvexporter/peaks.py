@@ -64,17 +64,17 @@ class PeakTrend:
         elif needed > self._low + _dip(needed, capacity):
             self._rising, self._high = True, _Peak(at, needed, largest)
 
-    def seconds_to_full(self, capacity: int, guaranteed: int, now: float) -> float | None:
+    def seconds_to_full(self, capacity: int, window: int, now: float) -> float | None:
         """Seconds from `now` until the peaks reach the capacity; None while they do not rise, or too few were seen.
 
         A rise has to show in the highest peak of each of four groups, the last of which is the highest ever seen. And
-        one of the latest requests must be larger than what a slot is sure of: as long as none is, the pool cannot run
-        out, and clients that were told this window compact before it.
+        one of the latest requests must be larger than `window`: clients that keep within what a slot is sure of send
+        no more, and as long as none does the pool cannot run out.
         """
         peaks = self._peaks
         if self._rising and peaks and self._high.tokens > peaks[-1].tokens:
             peaks = [*peaks, self._high]  # not over yet, and higher already
-        if max((peak.largest for peak in peaks[-LATEST:]), default=0) <= guaranteed:
+        if max((peak.largest for peak in peaks[-LATEST:]), default=0) <= window:
             return None
         for size in WINDOWS:
             if len(peaks) < size:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 import traceback
@@ -12,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from kvexporter.bell import Bell
 from kvexporter.facts import Endpoint, PollReason
 from kvexporter.polling import Failures, PollPolicy, PollView, ServerHints
 from kvexporter.sources.llama_api import DEADLINES, ApiAnswer
@@ -73,7 +73,7 @@ class ServerPoller:
         self._hints = hints
         self._deliver = deliver
         self._clock = clock
-        self._woken = asyncio.Event()
+        self._woken = Bell()
         self._task: asyncio.Task[None] | None = None
         self._requests: dict[Endpoint, asyncio.Task[None]] = {}
         self._last_sent: dict[Endpoint, float] = {}
@@ -123,14 +123,12 @@ class ServerPoller:
             except Exception as error:  # polling goes on whatever the hints did
                 self._report_bug("polling", error)
                 pause = _AFTER_AN_ERROR
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(pause, _SHORTEST_SLEEP)):
-                    await self._woken.wait()
+            await self._woken.wait(max(pause, _SHORTEST_SLEEP))
 
     def _decide(self) -> float:
         """Send what is due. Gives the seconds until the next decision."""
         view = self._view()
-        due = self._policy.due(view)
+        due, again = self._policy.decide(view)
         for endpoint in sorted(due):
             self._last_sent[endpoint] = view.now
             question = self._ask(endpoint, self._policy.patience(view, endpoint))
@@ -138,8 +136,8 @@ class ServerPoller:
             request.add_done_callback(partial(self._ended, endpoint))
             self._requests[endpoint] = request
         if due:
-            view = replace(view, in_flight=frozenset(self._requests))
-        return self._policy.next_time(view) - view.now
+            again = self._policy.next_time(replace(view, in_flight=frozenset(self._requests)))
+        return again - view.now
 
     def _view(self) -> PollView:
         now = self._clock()

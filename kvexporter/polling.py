@@ -148,11 +148,17 @@ class PollPolicy:
 
     def due(self, view: PollView) -> frozenset[Endpoint]:
         """The endpoints to be asked now; never one that has not answered the last request."""
-        return frozenset(endpoint for endpoint, time in self._times(view).items() if time <= view.now)
+        return self.decide(view)[0]
 
     def next_time(self, view: PollView) -> float:
         """When to decide again at the latest; earlier if an answer or a new hint comes."""
-        return min((*self._times(view).values(), view.now + self.idle_interval))
+        return self.decide(view)[1]
+
+    def decide(self, view: PollView) -> tuple[frozenset[Endpoint], float]:
+        """Both: what is due, and when to decide again as long as none of it is asked."""
+        times = self._times(view)
+        due = frozenset(endpoint for endpoint, time in times.items() if time <= view.now)
+        return due, min((*times.values(), view.now + self.idle_interval))
 
     def patience(self, view: PollView, endpoint: Endpoint) -> float:
         """By what to multiply the endpoint's deadline.

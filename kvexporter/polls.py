@@ -13,6 +13,9 @@ MISSED_POLLS = 3
 SLACK_SECONDS = 1.0
 """An answer may take this long."""
 
+DECODE_SECONDS = 10.0
+"""While a long prompt is read an answer may take this much longer, until it is given up, which is told as a timeout."""
+
 
 class PollHistory:
     """Answers and failures by endpoint. `interval` (seconds) is what age is measured by."""
@@ -43,6 +46,14 @@ class PollHistory:
         patience = self._metrics_patience if endpoint == "metrics" else self.patience
         return last is not None and now - last <= patience
 
-    def lost(self, endpoint: Endpoint, now: float) -> bool:
-        """Answers have stopped coming, and not because of a long decode, in which older builds answer nothing."""
-        return endpoint in self.last and not self.fresh(endpoint, now) and self.failing.get(endpoint) != "timeout"
+    def lost(self, endpoint: Endpoint, now: float, *, decoding: bool = False) -> bool:
+        """Answers have stopped coming, and not because of a long decode, in which older builds answer nothing.
+
+        `decoding`: the log shows that a prompt is being read.
+        """
+        if endpoint not in self.last or self.fresh(endpoint, now):
+            return False
+        reason = self.failing.get(endpoint)
+        if reason is None and decoding:
+            return now - self.last[endpoint] > self.patience + DECODE_SECONDS
+        return reason != "timeout"

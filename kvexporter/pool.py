@@ -17,6 +17,9 @@ MAX_SLOTS = 1024
 
 LONG_AGO = -1e18
 
+ROUGH = 10
+"""Parts of less than so many rounding steps say too little: at ten they are off by up to 5 %."""
+
 
 @dataclass(slots=True)
 class SlotState:
@@ -31,6 +34,16 @@ class SlotState:
     """The last task whose release was logged: what polls still show of it is older."""
     carried: int | None = 0
     """Cache that was held when the running task was launched: given back as needed, until its size is told."""
+    cached: int | None = None
+    """The same, remembered while the task runs."""
+    chosen: tuple[float, float, float] | None = None
+    """Of the request that it was chosen for and does not run yet: the prompt's size by that of its cache, the part of
+    the cache that both have in common, and by which part of it the size may be off."""
+    estimated_prompt: int | None = None
+    """The whole prompt's size by what it has in common with the slot's cache, as was logged when the slot was chosen:
+    known before it is read, and rounded. For what is forecast only."""
+    estimated_at_least: int | None = None
+    """The same, with its rounding taken off."""
     prompt_tokens: int | None = None
     prompt_at_least: float = 0.0
     prompt_at_most: float = float(2**53)
@@ -53,7 +66,8 @@ class SlotState:
 
     def begin(self, task: int | None, at: float) -> None:
         self.processing, self.task = True, task
-        self.carried, self.tokens = self.tokens, None
+        self.carried = self.cached = self.tokens
+        self.tokens = self.estimated_prompt = self.estimated_at_least = None
         self.prompt_tokens = self.remaining = self.parent = self.reused = None
         self.prompt_at_least, self.prompt_at_most = 0.0, float(2**53)
         self.decoded = self.shifted = 0
@@ -63,6 +77,7 @@ class SlotState:
     def finish(self, tokens: int | None, at: float) -> None:
         self.processing = False
         self.prompt_tokens = self.remaining = self.parent = None
+        self.estimated_prompt = self.estimated_at_least = None
         self.decoded = self.shifted = 0
         self.carried = 0
         self.tokens = tokens
@@ -100,16 +115,43 @@ class SlotState:
             return self.prompt_tokens
         return round((self.prompt_at_least + min(self.prompt_at_most, self.prompt_at_least * 1.01)) / 2)
 
+    def launched(self) -> None:
+        """The task it was chosen for is launched: what was said then tells its prompt's size by that of the cache."""
+        chosen, self.chosen = self.chosen, None
+        if chosen is None or not self.cached:
+            return
+        by_cache, kept, rounding = chosen
+        self.estimated_prompt = round(self.cached * by_cache)
+        self.estimated_at_least = int(self.cached * by_cache * (1 - rounding))
+        if self.reused is None and kept >= 0.5:  # of less, a better one may be fetched from the host's memory
+            self.reused = round(self.cached * kept)
+
     @property
     def expected_prompt(self) -> int | None:
-        """The whole prompt's size as told, else the middle of what the rounded progress figures allow; None: unknown.
+        """The whole prompt's size as told, else by the rounded progress figures, else as estimated; None: unknown.
 
+        Within what the progress figures allow, the estimate is taken, or the middle without one.
         `prompt_size` is for what is held, and errs on the low side.
         """
-        if self.prompt_tokens is not None or self.prompt_at_least <= 0:
+        if self.prompt_tokens is not None:
             return self.prompt_tokens
+        if self.prompt_at_least <= 0:
+            return self.estimated_prompt
+        if self.estimated_prompt is not None:
+            return round(min(max(self.estimated_prompt, self.prompt_at_least), self.prompt_at_most))
         most = min(self.prompt_at_most, 1.5 * self.prompt_at_least)  # the first one per cent alone bounds nothing
         return round((self.prompt_at_least + most) / 2)
+
+    @property
+    def prompt_floor(self) -> int:
+        """What the whole prompt is at least: not more than it is, as `expected_prompt` may be."""
+        if self.prompt_tokens is not None:
+            return self.prompt_tokens
+        if self.prompt_at_least > 0:
+            return int(self.prompt_at_least)  # what is held may be made of its middle, once an answer is written
+        if self.decoded > 0:
+            return max(0, (self.tokens or 0) - self.decoded + 1)
+        return self.estimated_at_least or 0
 
     @property
     def own_tokens(self) -> int | None:
@@ -146,6 +188,14 @@ class Pool:
         for number in range(min(slots, MAX_SLOTS)):
             self._slot(number)
 
+    def choose(self, slot: int, similarity: float, kept: float, step: float) -> None:
+        """A slot is about to take a request: the part `similarity` of its prompt is the part `kept` of the cache."""
+        state = self._slot(slot)
+        if state is not None:
+            rough = similarity < ROUGH * step or kept < ROUGH * step
+            rounding = 0.0 if rough else step / 2 / similarity + step / 2 / kept
+            state.chosen = None if rough else (kept / similarity, kept, rounding)
+
     def launch(self, slot: int, task: int | None, at: float, *, child: bool = False) -> None:
         """A slot took a task. What it holds is unknown until somebody says what of its old cache is kept."""
         if not child:
@@ -156,10 +206,12 @@ class Pool:
         if state.processing and task is not None and state.task == task:
             state.started_at = min(state.started_at, at)  # a poll saw it first
         elif at < state.polled_at or (task is not None and task == state.released_task):
+            state.chosen = None
             return  # it came and went before the latest poll
         else:
             state.begin(task, at)
         state.parent = self.family if child else None
+        state.launched()
 
     def prompt(self, slot: int, task: int | None, tokens: int, at: float) -> None:
         """The whole prompt of the running task has `tokens`."""
@@ -214,6 +266,7 @@ class Pool:
         if task is not None:
             state.released_task = task
             if state.processing and state.task is not None and state.task != task:
+                state.cached = tokens
                 return  # a poll has seen the next one already
         if not state.processing and at < state.valued_at:
             return  # a poll has seen what became of them
@@ -262,13 +315,17 @@ class Pool:
         `log_leads`: launches and releases are told by a log as well.
         """
         seen: set[int] = set()
+        samples = tuple(samples)
+        reading = sum(1 for sample in samples if sample.processing and not sample.decoded)
         for sample in samples:
             state = self._slot(sample.id)
             if state is None:
                 continue
             seen.add(sample.id)
             if sample.processing:
-                self._sample_processing(state, sample, at, log_leads=log_leads, until=until)
+                # While another prompt is read, this one may wait, and shows what the slot held before.
+                begun = reading == 1 or bool(sample.decoded) or sample.held == 0
+                self._sample_processing(state, sample, at, log_leads=log_leads, until=until, begun=begun)
             else:
                 self._sample_idle(state, sample, at, log_leads=log_leads)
         for number in [number for number in self.slots if seen and number not in seen]:
@@ -276,7 +333,7 @@ class Pool:
 
     @staticmethod
     def _sample_processing(
-        state: SlotState, sample: SlotSample, at: float, *, log_leads: bool, until: float | None
+        state: SlotState, sample: SlotSample, at: float, *, log_leads: bool, until: float | None, begun: bool
     ) -> None:
         if sample.task is not None and sample.task == state.released_task:
             return  # older than the release
@@ -287,7 +344,7 @@ class Pool:
         state.polled_at = max(state.polled_at, at)
         state.watched = True
         state.remaining = sample.remaining
-        if sample.prompt_cached is not None:
+        if sample.prompt_cached or (sample.prompt_cached is not None and (begun or sample.prompt_processed != 0)):
             state.reused = sample.prompt_cached
         if sample.held is not None:
             if (sample.decoded or 0) != state.decoded:
@@ -317,6 +374,17 @@ class Pool:
             if state.processing:
                 return True
         return False
+
+    @property
+    def reads_on(self) -> bool:
+        """A prompt is being read, of which more is to come."""
+        return any(
+            state.processing
+            and state.tokens is not None
+            and state.decoded == 0
+            and (state.expected_prompt or 0) > state.tokens
+            for state in self.slots.values()
+        )
 
     def running(self) -> set[int]:
         """The slots that run a task."""
@@ -380,13 +448,7 @@ class Pool:
 
     def _waits(self, state: SlotState) -> bool:
         """The slot's prompt is not begun with: prompts are read one after the other, and another one's is not done."""
-        return state.decoded == 0 and any(
-            other.processing
-            and other.tokens is not None
-            and other.decoded == 0
-            and (other.expected_prompt or 0) > other.tokens
-            for other in self.slots.values()
-        )
+        return state.decoded == 0 and self.reads_on
 
     def _slot(self, number: int) -> SlotState | None:
         state = self.slots.get(number)

@@ -11,12 +11,17 @@ from kvexporter.export_writers import MOST_WRITERS, ExportWriters, TooManyWriter
 from kvexporter.facts import JournalEntry
 from kvexporter.incident_words import counted
 from kvexporter.llama.log import parse_line
+from kvexporter.quoted_paste import is_quoted, without_quote
 from kvexporter.sources.journal_export import read_export
 from kvexporter.sources.log_file import read_log_file
 from kvexporter.sources.recorded_file import Form, form_of
 from kvexporter.sources.recording import RecordingError
 
 _UPTIME = re.compile(rb"(?:^|[ \x1b\]m])(\d+)\.(\d\d)\.(\d\d\d)\.(\d\d\d) (?:\x1b\[[0-9;]*m)?[IWED] ")
+
+
+_SAMPLE = 1 << 20
+"""Bytes of a log's beginning that tell whether it was quoted."""
 
 
 class NothingFoundError(RecordingError):
@@ -64,7 +69,7 @@ def check_log(path: Path, stream: BinaryIO, *, alone: bool) -> None:
         raise NothingFoundError(f"{_shown(path)}: {_AS_JSON}")
     if form == "journal file":
         raise NothingFoundError(f"{_shown(path)}: {_AS_JOURNAL}")
-    if alone and all(parse_line(line) is None for line in read_log_file(stream)):
+    if alone and all(parse_line(line) is None for line in _lines(stream)):
         why = "it is empty" if form == "empty" else "is it what the server printed?"
         raise NothingFoundError(f"{_shown(path)}: no llama-server line found: {why}")
     stream.seek(0)
@@ -73,12 +78,20 @@ def check_log(path: Path, stream: BinaryIO, *, alone: bool) -> None:
 def log_entries(stream: BinaryIO) -> Iterator[JournalEntry]:
     """Lines of a bare log file. Their own uptime is their time; lines without one have that of the line before."""
     at = 0.0
-    for line in read_log_file(stream):
+    for line in _lines(stream):
         found = _UPTIME.search(line[:200])
         if found is not None:
             minutes, seconds, millis, micros = (int(part) for part in found.groups())
             at = max(at, minutes * 60 + seconds + millis / 1e3 + micros / 1e6)
         yield JournalEntry(at=at, message=line)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream that is at its start; those of a log that was quoted as they were before."""
+    sample = stream.read(_SAMPLE).splitlines()
+    stream.seek(0)
+    lines = read_log_file(stream)
+    return map(without_quote, lines) if is_quoted(sample) else lines
 
 
 def _shown(path: Path) -> str:

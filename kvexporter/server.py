@@ -6,7 +6,7 @@ No clock, no I/O: every fact brings its time, so the same code runs live, on old
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvexporter.facts import (
     CgroupSample,
@@ -35,8 +35,10 @@ from kvexporter.occupancy import OccupancyTime
 from kvexporter.polls import PollHistory
 from kvexporter.pool import LONG_AGO, Pool
 from kvexporter.pool_geometry import Geometry
-from kvexporter.snapshot import PoolSnapshot, ServerSnapshot, ServerState, UpstreamCounters
+from kvexporter.snapshot import LifeSnapshot, PoolSnapshot, ServerSnapshot, ServerState, UpstreamCounters
+from kvexporter.spells import Spells
 from kvexporter.state import Availability
+from kvexporter.unit_life import UnitLife
 
 _INFO_LEVEL = 3
 
@@ -80,6 +82,7 @@ class ServerMemory:
     info_seen: bool
     listening: tuple[str, int] | None
     has_log: bool = True
+    unit_life: UnitLife = field(default_factory=UnitLife)
 
 
 class Server:
@@ -107,6 +110,10 @@ class Server:
         self.lives = 0
         """How often the log showed a new process."""
         self._availability = Availability()
+        self._spells = Spells()
+        self._unit_life = UnitLife()
+        self._oom_killed_at: float | None = None
+        """When a kill showed in its control group."""
         self._shape = PoolShape(configured)
         self._pool = Pool()
         self._occupancy = OccupancyTime()
@@ -155,6 +162,7 @@ class Server:
         self.has_unit = True
         self._advance(at)
         self._ledger.unit(event, at, self._geometry, self._build)
+        self._unit_life.observe(event, at)
         match event:
             case UnitStarted():
                 self._availability.started()
@@ -190,8 +198,11 @@ class Server:
     def metrics_polled(self, metrics: UpstreamMetrics, at: float) -> None:
         """Take one answer of upstream's `/metrics`."""
         self._advance(at)
+        if not self._polls.fresh("metrics", at):
+            self._spells.deferred(None, at)  # whether they waited all the time, nobody knows
         self._answered("metrics", at)
         self._upstream = metrics
+        self._spells.deferred(metrics.requests_deferred, at)
         self._settle(at)
 
     def health_polled(self, at: float, *, sleeping: bool | None = None) -> None:
@@ -235,6 +246,9 @@ class Server:
 
     def cgroup_seen(self, sample: CgroupSample | None) -> None:
         """The control group of the server's process; None where it cannot be read."""
+        before = self._cgroup.oom_kills if self._cgroup is not None else None
+        if sample is not None and sample.oom_kills is not None and before is not None and sample.oom_kills > before:
+            self._oom_killed_at = self._now
         self._cgroup = sample
 
     def gpu_memory_seen(self, held: dict[str, int]) -> None:
@@ -293,6 +307,7 @@ class Server:
             info_seen=self._info_seen,
             listening=self.listening,
             has_log=self.has_log,
+            unit_life=self._unit_life,
         )
 
     def take_news(self) -> News:
@@ -311,6 +326,7 @@ class Server:
         self._model, self._build = memory.model, memory.build
         self._verbosity, self._info_seen = memory.verbosity, memory.info_seen
         self.listening = memory.listening
+        self._unit_life = memory.unit_life
         self._reshape()
 
     # ---- what the wiring asks ----------------------------------------------------------------------------------
@@ -319,6 +335,11 @@ class Server:
     def state(self) -> ServerState | None:
         """ready, loading, sleeping or down; None when nothing is known."""
         return self._availability.state
+
+    @property
+    def stopped_on_request(self) -> bool | None:
+        """Its unit is stopped because systemd was asked to; None where systemd tells nothing of it."""
+        return self._unit_life.stopped_on_request
 
     @property
     def busy(self) -> bool:
@@ -384,6 +405,7 @@ class Server:
         slots = self._pool.snapshot(now, self._oldest(now)) if told else ()
         upstream = self._upstream if live and self._upstream is not None else UpstreamMetrics()
         fresh = self._polls.fresh("metrics", now)
+        deferred = _count(upstream.requests_deferred) if fresh else None
         return ServerSnapshot(
             name=self.name,
             unit=self.unit,
@@ -392,8 +414,9 @@ class Server:
             build=self._build,
             up=self._availability.up,
             state=self.state,
+            life=self._life(deferred),
             requests_processing=self._requests_processing(told, upstream if fresh else None),
-            requests_deferred=_count(upstream.requests_deferred) if fresh else None,
+            requests_deferred=deferred,
             geometry=self._geometry,
             kv_cache_bytes=self._kv.cache,
             kv_bytes_per_token=self._kv.per_token,
@@ -423,6 +446,21 @@ class Server:
             last_poll=dict(self._polls.last),
             poll_failures=dict(self._polls.failures),
             failing=dict(self._polls.failing),
+        )
+
+    def _life(self, deferred: int | None) -> LifeSnapshot:
+        """What befell it lately; `deferred`: requests that wait now."""
+        spells, unit = self._spells, self._unit_life
+        kills = [at for at in (unit.oom_killed_at, self._oom_killed_at) if at is not None]
+        return LifeSnapshot(
+            down_since=spells.down_since,
+            loading_since=spells.loading_since,
+            deferred_since=spells.deferred_since if deferred else None,
+            stopped_on_request=unit.stopped_on_request,
+            restarts_at=tuple(unit.restarts_at),
+            exited_at=unit.exited_at,
+            exit_code=unit.exit_code,
+            oom_killed_at=max(kills, default=None),
         )
 
     # ---- inside ------------------------------------------------------------------------------------------------
@@ -471,6 +509,8 @@ class Server:
                 pool.held(event.slot, event.task, event.tokens, at)
             case ev.PromptDone():
                 pool.read(event.slot, event.task, event.tokens, at)
+            case ev.SlotChosen():
+                pool.choose(event.slot, event.similarity, event.kept, event.step)
             case ev.TaskLaunched():
                 self._info_seen = True
                 pool.launch(event.slot, event.task, at, child=event.child)
@@ -567,6 +607,7 @@ class Server:
     def _settle(self, at: float) -> None:
         """After a fact: the fill that is in force from now on."""
         self._unsettled = False
+        self._spells.available(self._availability.up, self._availability.state, at)
         capacity = self._geometry.capacity
         fill = None
         if capacity and self._availability.state not in ("down", "loading", None) and self._tasks_told(at):
@@ -584,7 +625,8 @@ class Server:
 
     def _oldest(self, now: float) -> float:
         """Running tasks' sizes from before this are too old: polls told them, and have stopped coming."""
-        return now - self._polls.patience if self._polls.lost("slots", now) else LONG_AGO
+        decoding = self.log_tells_tasks and self._pool.reads_on
+        return now - self._polls.patience if self._polls.lost("slots", now, decoding=decoding) else LONG_AGO
 
     def _processing_tokens(self, now: float) -> int | None:
         return self._pool.processing_tokens(self._oldest(now), now - self._polls.patience)

@@ -144,6 +144,28 @@ class UpstreamCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class LifeSnapshot:
+    """What befell a server lately, with the times: what is a fault only if it lasts, or only if it was lately."""
+
+    down_since: float | None = None
+    """Since when it has not run or not answered; None while it is up or that is unknown."""
+    loading_since: float | None = None
+    """Since when it has been loading its model."""
+    deferred_since: float | None = None
+    """Since when requests have been waiting for a slot."""
+    stopped_on_request: bool | None = None
+    """systemd was asked to stop its unit, and has not started it since; None: systemd tells nothing of it."""
+    restarts_at: tuple[float, ...] = ()
+    """When systemd started its unit anew by itself: the latest times, oldest first."""
+    exited_at: float | None = None
+    """When its unit's process last ended other than cleanly …"""
+    exit_code: str | None = None
+    """… and with which exit status or signal."""
+    oom_killed_at: float | None = None
+    """When a process of it was last killed for want of memory."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSnapshot:
     """All that is known of one server at one moment."""
 
@@ -154,6 +176,7 @@ class ServerSnapshot:
     build: str | None = None
     up: bool | None = None
     state: ServerState | None = None
+    life: LifeSnapshot = field(default_factory=LifeSnapshot)
     requests_processing: int | None = None
     requests_deferred: int | None = None
     geometry: Geometry = field(default_factory=Geometry)
@@ -229,7 +252,7 @@ class ExporterSnapshot:
     dropped: dict[str, int] = field(default_factory=dict)
     """Kind (server, child, slot) → times that something was left out because there was too much of it."""
     journal_gaps: int = 0
-    """Times that journal entries were gone before they were read."""
+    """Times that lines of a journal or log file were gone before they were read."""
     gpus: tuple[GpuSample, ...] = ()
     unified_memory_total: int | None = None
     """The host's memory, where a GPU shares it."""

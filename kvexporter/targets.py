@@ -191,14 +191,28 @@ def options_of(process: FoundProcess) -> LaunchOptions:
 def _selection(config: Config, process: FoundProcess) -> JournalSelection | None:
     place = config.journal_place()
     directory = str(place.directory) if place.directory is not None else None
-    if process.container is not None:
-        groups = ({"CONTAINER_ID_FULL": process.container},)
-        return JournalSelection(matches=groups, directory=directory, namespace=place.namespace)
-    if process.unit is None or not _logs(process.unit):
+    # A unit comes first, also a container's own (a quadlet's). Podman's monitor, which writes what a container says
+    # with its id, and the container itself, which writes without one (LogDriver=passthrough), both run in the unit's
+    # control group; and the unit stays the same at the next start, when the container has another id.
+    if process.unit is not None and _logs(process.unit):
+        if process.user_unit:
+            return JournalSelection(user_unit=process.unit, directory=directory, namespace=place.namespace)
+        return JournalSelection(unit=process.unit, directory=directory, namespace=place.namespace)
+    if process.container is None:
         return None
-    if process.user_unit:
-        return JournalSelection(user_unit=process.unit, directory=directory, namespace=place.namespace)
-    return JournalSelection(unit=process.unit, directory=directory, namespace=place.namespace)
+    return JournalSelection(
+        matches=_container_groups(process.container), directory=directory, namespace=place.namespace
+    )
+
+
+def _container_groups(container: str) -> tuple[dict[str, str], ...]:
+    """A container's lines, as it cannot be known from outside who writes them.
+
+    Docker and Podman's monitor put its id in a field. A container of Podman's that writes by itself, as those of a kube
+    quadlet do, has a scope of its own, the system's or a user's, which is the entries' unit then.
+    """
+    scope = f"libpod-{container}.scope"
+    return {"CONTAINER_ID_FULL": container}, {"_SYSTEMD_UNIT": scope}, {"_SYSTEMD_USER_UNIT": scope}
 
 
 def _logs(unit: str) -> bool:

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import kvexporter
-from kvexporter.cli import run_cli
+from kvexporter.cli import commands, run_cli
 from kvexporter.options import ListenAddress, OneServer, RunOptions
 from tests.support.paths import RECORDINGS
 
@@ -102,6 +103,25 @@ def test_a_wrong_command_line_is_one_line_on_stderr_and_status_2(
     assert out == ""
     assert words in err
     assert err.startswith("kvexporter: ")
+    assert err.count("\n") == 1
+
+
+_NUMBERS = [
+    (name, option.opts[0])
+    for name, command in commands.commands.items()
+    for option in command.params
+    if isinstance(option.type, click.FloatRange | click.types.FloatParamType)
+]
+
+
+@pytest.mark.parametrize(("command", "option"), _NUMBERS, ids=lambda words: str(words))
+@pytest.mark.parametrize("number", ["nan", "-nan", "inf", "-inf", "1e400"])
+def test_every_option_that_takes_a_number_refuses_what_is_not_finite(
+    command: str, option: str, number: str, capsys: Captured
+) -> None:
+    assert run_cli([command, f"{option}={number}"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"kvexporter: Invalid value for '{option}': ")
     assert err.count("\n") == 1
 
 

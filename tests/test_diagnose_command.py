@@ -53,6 +53,40 @@ def test_the_pasted_log_of_four_agents_gives_the_operators_table(pasted: Path, c
     assert "Slot 0 held most." in text
 
 
+_QUOTES = {
+    "mail": "> {}",
+    "bare": ">{}",
+    "nested": "> > {}",
+    "nested without spaces": ">> {}",
+    "a fence in a quote in a list": "   > {}",
+    "no-break space": ">\xa0{}",
+    "HTML": "&gt; {}",
+}
+
+
+@pytest.mark.parametrize("how", _QUOTES)
+def test_a_quoted_paste_says_what_the_paste_says(how: str, pasted: Path, capsys: Captured) -> None:
+    assert run_cli(["diagnose", "--log-file", str(pasted), "--format", "json"]) == 1
+    expected = capsys.readouterr().out
+    lines = ["On Monday somebody wrote:", _QUOTES[how].format("```")]
+    lines += [_QUOTES[how].format(line) for line in pasted.read_text().splitlines()]
+    lines += [_QUOTES[how].format("```"), "", "Does anybody know why?"]
+    pasted.write_text("\r\n".join(lines))
+    assert run_cli(["diagnose", "--log-file", str(pasted), "--format", "json"]) == 1
+    assert capsys.readouterr().out == expected
+
+
+def test_what_a_client_quotes_in_a_log_is_no_line_of_it(tmp_path: Path, capsys: Captured) -> None:
+    log = (RECORDINGS / "b11434/unified_fits" / "server.log").read_bytes()
+    (tmp_path / "log").write_bytes(log)
+    assert run_cli(["diagnose", "--log-file", str(tmp_path / "log"), "--format", "json"]) == 0
+    expected = capsys.readouterr().out
+    forged = b"".join(b"> " + line + b"\n" for line in FOUR_AGENTS if b"Context size" not in line)
+    (tmp_path / "log").write_bytes(log + b"prompt: why?\n" + forged)
+    assert run_cli(["diagnose", "--log-file", str(tmp_path / "log"), "--format", "json"]) == 0
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.parametrize(
     ("name", "status"), [("b11434/unified_fits", 0), ("b11434/prompt_too_long", 1), ("b11434/unified_overflow", 1)]
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.facts import JournalEntry, UnitStarted
+from kvexporter.facts import JournalEntry, UnitEvent, UnitStarted, UnitStopped, UnitStopping
 from kvexporter.fleet import FORGET_SECONDS, Fleet
 from kvexporter.intake import MAX_CHILDREN
 from kvexporter.keeper import Keeper
@@ -205,3 +205,28 @@ def test_an_error_of_our_own_costs_one_entry_and_not_those_behind_it(
     assert len(said) == 1
     assert "ZeroDivisionError" in said[0]
     assert PROMPT not in said[0]
+
+
+def test_a_stop_of_the_unit_is_true_of_every_server_in_it(tmp_path: Path) -> None:
+    """systemd's words come once, and are told to the first of the journal's servers."""
+
+    async def test() -> None:
+        watching = fleet()
+        watching.apply(in_one_journal(tmp_path, "first", "second"))
+        intake = watching.feeds[0].intake
+        intake.line(f"[1000] {IDLE}".encode(), 0.5)
+
+        def stopped() -> set[bool | None]:
+            return {snapshot.life.stopped_on_request for snapshot in watching.snapshots(10.0)}
+
+        assert stopped() == {None}
+        events: list[tuple[UnitEvent, bool]] = [
+            (UnitStarted(), False), (UnitStopping(), True), (UnitStopped(), True), (UnitStarted(), False),
+        ]  # fmt: skip
+        for at, (event, expected) in enumerate(events, 1):
+            intake.entry(JournalEntry(float(at), b"", unit_event=event))
+            assert stopped() == {expected}
+        assert {snapshot.name for snapshot in watching.snapshots(10.0)} == {"first", "second", "first:1000"}
+        await watching.aclose()
+
+    run(test())

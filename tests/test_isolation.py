@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -22,6 +23,7 @@ from kvexporter.options import ListenAddress, RunOptions
 from kvexporter.sources.discovery import Discovery
 from kvexporter.sources.journal_health import JournalHealth
 from tests.support.asking import run
+from tests.support.dead_disk import unanswering
 from tests.support.http_servers import until
 from tests.support.journal_files import LiveJournalFile
 from tests.support.paths import free_port
@@ -173,3 +175,26 @@ def test_looking_at_a_journals_files_hangs_and_all_else_goes_on(
     with LiveJournalFile(tmp_path / "journal") as journal:
         journal.write("srv  update_slots: all slots are idle")
         with_daemon(test, load_config(file))
+
+
+def test_the_configuration_does_not_answer_and_all_else_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_module, "CONFIG_SECONDS", 0.2)
+    file = tmp_path / "c.yml"
+    file.write_text("servers:\n- {name: far, url: 'http://127.0.0.1:9'}\n")
+
+    async def test(running: Running) -> None:
+        await running.wait_value(0, "llama_up", server="far")
+        running.daemon._options = replace(running.daemon._options, config_file=file)
+        with unanswering(file):
+            error = await running.daemon.reload()
+            assert error == "reading the configuration: no result within 0.2 s"
+            now = await running.wait_value(0, "kvexporter_config_last_reload_successful")
+            assert now.value("llama_up", server="far") == 0.0
+        async with asyncio.timeout(30):
+            while await running.daemon.reload() is not None:  # noqa: ASYNC110 - the disk tells nobody
+                await asyncio.sleep(0.02)
+        await running.wait_value(1, "kvexporter_config_last_reload_successful")
+
+    with_daemon(test, load_config(file))

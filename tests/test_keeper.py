@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kvexporter import keeper as keeper_module
 from kvexporter.keeper import Keeper
 from kvexporter.llama.log import parse_line
 from kvexporter.server import Server
+from kvexporter.store import Store, StoredStart, StoreError, read_starts
 from tests.support.paths import RECORDINGS, wait_for
 
 LINES = (RECORDINGS / "b11434" / "unified_overflow" / "server.log").read_bytes().splitlines()
@@ -179,4 +182,68 @@ def test_what_was_counted_is_known_even_when_the_disk_is_full_at_the_start(small
 
     wait_for("the store to be written", written, interval=0.02)
     assert keeper.problem is None
+    keeper.close()
+
+
+def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_not_used_when_it_answers_at_last(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = opened(path)
+    before.commit("k", "p1", 0, [server()], {})
+    committed(before, "k", "p1")
+    before.close()
+    answers, now = threading.Event(), [0.0]
+
+    def hanging(path: Path) -> Store:
+        answers.wait(60)
+        return Store(path)
+
+    monkeypatch.setattr(keeper_module, "Store", hanging)
+    keeper = Keeper(path, lambda: now[0])
+    keeper.start()
+    for now[0], told, settled in ((5.0, False, False), (11.0, True, False), (59.0, True, False), (61.0, True, True)):
+        keeper.step()
+        assert ("is the disk hanging?" in str(keeper.problem), keeper.settled) == (told, settled)
+    assert keeper.failures == 2
+    assert keeper.recall("k") is None
+    answers.set()
+    keeper.close()
+    # What is counted without the store must not take the place of what it holds.
+    assert not keeper.commit("k", "p2", 0, [server()], {})
+    assert "is the disk hanging?" in str(keeper.problem)
+    monkeypatch.undo()
+    again = opened(path)
+    recalled = again.recall("k")
+    again.close()
+    assert recalled is not None
+    assert recalled[0].position == "p1"
+
+
+def test_while_the_disk_hangs_only_so_much_waits_to_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "MOST_WAITING", 5)
+    answers = threading.Event()
+    write = Store.add_start
+
+    def hanging(store: Store, start: StoredStart) -> None:
+        answers.wait(60)
+        write(store, start)
+
+    monkeypatch.setattr(Store, "add_start", hanging)
+    keeper = opened(path)
+    for number in range(50):
+        keeper.keep_start(StoredStart("s", float(number), b"%d" % number))
+        keeper.keep_alerts(b"%d" % number)
+    assert keeper._work.qsize() <= 5
+    answers.set()
+
+    def written() -> bool:
+        keeper.step()
+        with contextlib.suppress(StoreError):
+            starts = read_starts(path).get("s", [])
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                alerts = database.execute("SELECT detail FROM alerts").fetchone()
+            return starts[-1:] == [b"49"] and alerts == (b"49",)
+        return False
+
+    wait_for("the latest ones to be written", written)
     keeper.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kvexporter.config import Config, GeometryConfig, ServerConfig
 from kvexporter.facts import FoundProcess
 from kvexporter.pool_geometry import Geometry
@@ -155,7 +157,25 @@ def test_two_servers_of_one_unit_have_two_names() -> None:
 def test_a_container_is_followed_by_its_id() -> None:
     (target,) = plan(process(1, unit="docker-abc.scope", container="abc")).values()
     assert isinstance(target.selection, JournalSelection)
-    assert target.selection.matches == ({"CONTAINER_ID_FULL": "abc"},)
+    assert target.selection.matches == (
+        {"CONTAINER_ID_FULL": "abc"},
+        {"_SYSTEMD_UNIT": "libpod-abc.scope"},
+        {"_SYSTEMD_USER_UNIT": "libpod-abc.scope"},
+    )
+
+
+@pytest.mark.parametrize("user_unit", [False, True])
+def test_a_container_in_its_own_unit_is_followed_by_the_unit_over_its_starts(user_unit: bool) -> None:
+    """A quadlet's container has another id at each start."""
+
+    def found(pid: int, container: str) -> Target:
+        (target,) = plan(process(pid, unit="llama.service", user_unit=user_unit, container=container)).values()
+        return target
+
+    first, second = found(1, "abc"), found(2, "def")
+    assert (first.name, first.unit, first.selection) == (second.name, second.unit, second.selection)
+    name = {"user_unit" if user_unit else "unit": "llama.service"}
+    assert first.selection == JournalSelection(**name)  # type: ignore[arg-type]
 
 
 def test_a_users_unit_is_followed_as_one() -> None:

@@ -15,6 +15,7 @@ from kvexporter.alerting.conditions import pool_alerts
 from kvexporter.alerting.post import Poster
 from kvexporter.alerting.receiver import Receiver, Tally, receiver_key
 from kvexporter.alerting.register import Register
+from kvexporter.bell import Bell
 from kvexporter.config_alerting import AlertingConfig, AlertmanagerConfig, WebhookConfig
 from kvexporter.snapshot import CollectorStatus, ServerSnapshot
 
@@ -44,7 +45,7 @@ class Alerter:
     """Off until `configure` is given something. Needs a running loop. `clock` gives unix seconds."""
 
     def __init__(self, keeper: Keeping, clock: Callable[[], float] = time.time) -> None:
-        self.wake = asyncio.Event()
+        self.wake = Bell()
         """There may be something to judge."""
         self._keeper = keeper
         self._clock = clock

@@ -1,6 +1,7 @@
-"""Which of the pool's alerts hold for a server, as the rules for Prometheus have it. Pure: a snapshot and its time.
+"""Which alerts hold for a server, as the rules for Prometheus have it: the one table of it outside of Prometheus.
 
-Where a rule counts within a window, the moment of the last such event tells the same without counting.
+The pool's are sent straight from here; the page shows all that a snapshot tells. Pure: a snapshot and its time. Where a
+rule counts within a window, the moments of the last such events tell the same without counting.
 """
 
 from __future__ import annotations
@@ -8,20 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvexporter.rules.pool import ALMOST_FULL, CONTEXT_EXCEEDED, FILLING_UP, PRESSURE, REQUEST_TOO_LONG
+from kvexporter.rules.pool import (
+    ALMOST_FULL,
+    CONTEXT_EXCEEDED,
+    DEFERRED,
+    FILLING_UP,
+    PRESSURE,
+    REQUEST_TOO_LONG,
+    RUNS_ON,
+    STALLED,
+)
 from kvexporter.rules.rule import AlertRule
+from kvexporter.rules.server import CRASH_LOOPING, DOWN, LOADING, OUT_OF_MEMORY
 from kvexporter.rules.thresholds import (
+    CRASH_RESTARTS,
+    CRASH_WINDOW,
     INCIDENT_WINDOW,
+    OOM_WINDOW,
     OVERCOMMIT_RATIO,
     POOL_PAGE,
     POOL_WARN,
     PRESSURE_WINDOW,
+    STALLED_SECONDS,
+    TASK_AGE_SECONDS,
     PoolCondition,
 )
 from kvexporter.snapshot import Incident, ServerSnapshot
 
 POOL_RULES: tuple[AlertRule, ...] = (CONTEXT_EXCEEDED, ALMOST_FULL, FILLING_UP, PRESSURE, REQUEST_TOO_LONG)
-"""The alerts that are judged here, the gravest first."""
+"""The alerts that are sent straight from here, the gravest first."""
+
+SERVER_RULES: tuple[AlertRule, ...] = (CRASH_LOOPING, DOWN, OUT_OF_MEMORY, STALLED, RUNS_ON, DEFERRED, LOADING)
+"""Those that are Prometheus' alone, and judged here for the page, the gravest first.
+
+The others look back over hours (speed, memory), or are of a host or of kvexporter itself.
+"""
 
 SETTLED_SECONDS = 0.3
 """An error's releases are logged within milliseconds: so long after it, they are in the text too."""
@@ -41,6 +63,13 @@ class Held:
     """What it is about, where it is about one."""
     news: str = ""
     """Changes when there is something new to be told at once while the alert goes on."""
+    slot: int | None = None
+    """The slot that it is about, where it is about one."""
+
+
+def server_alerts(server: ServerSnapshot, at: float) -> tuple[Held, ...]:
+    """Give all alerts that hold for a server at `at` and that a snapshot tells; of equals the gravest first."""
+    return (*_ends(server, at), *pool_alerts(server, at), *_of_slots(server, at), *_waits(server, at))
 
 
 def pool_alerts(server: ServerSnapshot, at: float) -> tuple[Held, ...]:
@@ -64,6 +93,40 @@ def _holding(server: ServerSnapshot, at: float) -> Iterator[Held]:
         yield Held(REQUEST_TOO_LONG, refused.started, refused)
 
 
+def _ends(server: ServerSnapshot, at: float) -> Iterator[Held]:
+    life = server.life
+    restarts = recent_restarts(server, at)
+    exited = life.exited_at is not None and _within(life.exited_at, at, CRASH_WINDOW)
+    if len(restarts) >= CRASH_RESTARTS and exited and not life.stopped_on_request:
+        yield Held(CRASH_LOOPING, restarts[CRASH_RESTARTS - 1])
+    if not life.stopped_on_request and _lasts(life.down_since, at, DOWN.hold):
+        yield Held(DOWN, life.down_since or at)
+    if life.oom_killed_at is not None and _within(life.oom_killed_at, at, OOM_WINDOW):
+        yield Held(OUT_OF_MEMORY, life.oom_killed_at)
+
+
+def _waits(server: ServerSnapshot, at: float) -> Iterator[Held]:
+    life = server.life
+    if _lasts(life.deferred_since, at, DEFERRED.hold):
+        yield Held(DEFERRED, life.deferred_since or at)
+    if _lasts(life.loading_since, at, LOADING.hold):
+        yield Held(LOADING, life.loading_since or at)
+
+
+def _of_slots(server: ServerSnapshot, at: float) -> Iterator[Held]:
+    for slot in server.slots:
+        if slot.stalled is not None and slot.stalled > STALLED_SECONDS:
+            yield Held(STALLED, at - slot.stalled, slot=slot.id)
+    for slot in server.slots:
+        if slot.task_age is not None and slot.task_age > TASK_AGE_SECONDS:
+            yield Held(RUNS_ON, at - slot.task_age, slot=slot.id)
+
+
+def recent_restarts(server: ServerSnapshot, at: float) -> list[float]:
+    """Give the times at which systemd started the unit anew by itself within the rules' window, oldest first."""
+    return [moment for moment in server.life.restarts_at if _within(moment, at, CRASH_WINDOW)]
+
+
 def latest_incident(server: ServerSnapshot, cause: str, at: float) -> Incident | None:
     """Give the latest incident of this cause within the rules' window, one that is not closed yet included."""
     found = server.open_incident
@@ -84,6 +147,10 @@ def _signs(server: ServerSnapshot, conditions: tuple[PoolCondition, ...]) -> boo
     if pool is None or ratio is None or ratio <= OVERCOMMIT_RATIO:
         return False
     return any(condition.met_by(pool) for condition in conditions)
+
+
+def _lasts(since: float | None, at: float, hold: float) -> bool:
+    return since is not None and at - since >= hold
 
 
 def _within(event: float, at: float, window: float) -> bool:

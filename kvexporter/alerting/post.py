@@ -12,7 +12,8 @@ import httpx
 from kvexporter import __version__
 from kvexporter.config_alerting import BasicAuthConfig
 from kvexporter.config_tls import TlsConfig
-from kvexporter.sources.api_target import AccessError, ApiTarget, KeyFile, stamp, tls_context
+from kvexporter.sources.access_files import FILE_SECONDS, KeyFile, TlsFiles
+from kvexporter.sources.api_target import AccessError, ApiTarget
 from kvexporter.sources.connection_watch import ConnectionWatch
 from kvexporter.sources.http_failures import explain_failure
 
@@ -42,8 +43,10 @@ class Poster:
         )
         self._tls = tls or TlsConfig()
         self._timeout = timeout
-        self._context: tuple[object, ssl.SSLContext] | None = None
-        """What the files were, and what they made."""
+        self._patience = min(FILE_SECONDS, timeout / 4)
+        """Seconds for a file that was read before: there are up to three, and the post itself needs time as well."""
+        self._tls_files: dict[str, TlsFiles] = {}
+        """By the address' scheme, which `url_file` may change."""
 
     async def post(self, body: bytes) -> str | None:
         """Post once; None if it was taken, else why not, in words fit for a log: no secret, nothing of the answer."""
@@ -59,21 +62,23 @@ class Poster:
             return explain_failure(error).detail
 
     async def _post(self, body: bytes) -> None:
-        url = self._address()
+        url = await self._address()
         headers = [
             (b"Content-Type", b"application/json"),
             (b"Accept-Encoding", b"identity"),
             (b"User-Agent", b"kvexporter/" + __version__.encode()),
         ]
         if self._password is not None:
-            secret = self._user.encode() + b":" + self._password.read()
+            secret = self._user.encode() + b":" + await self._password.read(self._patience)
             headers.append((b"Authorization", b"Basic " + b64encode(secret)))
         watch = ConnectionWatch()
         request = httpx.Request("POST", url, headers=headers, content=body, extensions={"trace": watch.trace})
         # A connection for each post: they are rare, and one that is used again may be closed at that very moment, when
         # nobody can know whether what was posted has been taken.
         transport = httpx.AsyncHTTPTransport(
-            verify=self._tls_context(url), trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
+            verify=await self._tls_context(url.scheme),
+            trust_env=False,
+            limits=httpx.Limits(max_keepalive_connections=0),
         )
         try:
             response = await transport.handle_async_request(request)
@@ -91,13 +96,13 @@ class Poster:
             redirect = ", a redirect; none is followed" if 300 <= response.status_code < 400 else ""
             raise AccessError("http_error", f"HTTP status {response.status_code}{redirect}", response.status_code)
 
-    def _address(self) -> httpx.URL:
+    async def _address(self) -> httpx.URL:
         if self._url is not None:
             return httpx.URL(self._url)
         if self._url_file is None:
             raise AccessError("key_file", "no address was given")
         try:
-            text = self._url_file.read().decode()
+            text = (await self._url_file.read(self._patience)).decode()
             url = httpx.URL(text)
         except (httpx.InvalidURL, ValueError):
             raise AccessError("key_file", "what url_file holds is no URL") from None
@@ -105,20 +110,20 @@ class Poster:
             raise AccessError("key_file", "url_file holds no http:// or https:// URL without user and password")
         return url
 
-    def _tls_context(self, url: httpx.URL) -> ssl.SSLContext:
-        """The TLS settings, read anew when one of the files has changed. Raises AccessError(tls)."""
-        tls = self._tls
-        current = (url.scheme, *stamp(tls.ca_file, tls.cert_file, tls.key_file))
-        if self._context is None or self._context[0] != current:
+    async def _tls_context(self, scheme: str) -> ssl.SSLContext:
+        """The TLS settings, made anew when one of the files has changed. Raises AccessError(tls)."""
+        files = self._tls_files.get(scheme)
+        if files is None:
+            tls = self._tls
             target = ApiTarget(
-                f"{url.scheme}://localhost",
+                f"{scheme}://localhost",
                 ca_file=tls.ca_file,
                 cert_file=tls.cert_file,
                 key_file=tls.key_file,
                 insecure_skip_verify=tls.insecure_skip_verify,
             )
-            self._context = (current, tls_context(target))
-        return self._context[1]
+            files = self._tls_files[scheme] = TlsFiles(target)
+        return await files.context(self._patience)
 
 
 async def _drain(response: httpx.Response) -> None:

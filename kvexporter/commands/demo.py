@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kvexporter.commands.finite_range import FiniteRange
+
 STORIES = ("agents", "safe", "sleeping", "crashing")
 
 
@@ -17,14 +19,14 @@ STORIES = ("agents", "safe", "sleeping", "crashing")
     help="End when each story has shown what it is about; exit 1 if the exporter missed something.",
 )  # fmt: skip
 @click.option(
-    "--speed", type=click.FloatRange(0.1, 1000), default=12.0, show_default=True,
+    "--speed", type=FiniteRange(0.1, 1000), default=12.0, show_default=True,
     help="Times faster than the servers' own time. Above 20, sleeping and crashing keep to 20.",
 )  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="The exporter's port. [default: 9889, or the next free one]"
 )
 @click.option(
-    "--linger", type=click.FloatRange(0, 3600), default=10.0, show_default=True,
+    "--linger", type=FiniteRange(0, 3600), default=10.0, show_default=True,
     help="Seconds between the end of the agents' pool and their new beginning.",
 )  # fmt: skip
 @click.option(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kvexporter.commands.finite_range import FiniteRange
+
 if TYPE_CHECKING:
     from kvexporter.diagnosing.reading import LogInput
     from kvexporter.facts import GpuReport, HostMemory
@@ -99,7 +101,7 @@ def _cache_type(text: str) -> str:
     help="The model (GGUF), whose header tells the cache's size and the training context.",
 )  # fmt: skip
 @click.option(
-    "--kv-bytes-per-token", type=click.FloatRange(min=1, max=1 << 30), metavar="BYTES",
+    "--kv-bytes-per-token", type=FiniteRange(min=1, max=1 << 30), metavar="BYTES",
     help="What one token takes in the cache, where no file or log tells it.",
 )  # fmt: skip
 @click.option(

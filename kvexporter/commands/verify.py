@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvexporter.commands.finite_range import FiniteRange
+
 if TYPE_CHECKING:
     from kvexporter.config import Config
     from kvexporter.targets import Target
@@ -47,7 +49,7 @@ class _Unusable(click.ClickException):
 @click.option("--wake", is_flag=True, help="A sleeping server may be woken, and a router's model loaded.")
 @click.option("--model", metavar="NAME", help="Which model, where the server is a router.")
 @click.option(
-    "--deadline", type=click.FloatRange(1, 86_400), default=60.0, show_default=True, metavar="SECONDS",
+    "--deadline", type=FiniteRange(1, 86_400), default=60.0, show_default=True, metavar="SECONDS",
     help="For all of it, waiting until the model is loaded included.",
 )  # fmt: skip
 def verify(

@@ -49,7 +49,7 @@ _ROLES: dict[type, int] = {
     ev.AllSlotsIdle: _IDLE,
     **dict.fromkeys((ev.ProcessStarting, ev.ModelLoading, ev.Sleeping), _ANEW),
     ev.Stopping: _STOPS,
-    **dict.fromkeys((ev.ModelLoaded, ev.Listening, ev.Waking, ev.SlotCleared), _MUTE),
+    **dict.fromkeys((ev.ModelLoaded, ev.Listening, ev.Waking, ev.SlotCleared, ev.SlotChosen), _MUTE),
     ev.HttpRequest: _ASKED,
 }
 _role = _ROLES.get

@@ -29,6 +29,10 @@ _REPEATED = frozenset(
 )  # fmt: skip
 
 
+# It prints something and ends.
+_ENDS_AT_ONCE = ("-h", "--version", "-cl", "--completion-bash", "--list-devices")
+
+
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
     """What is known of one start."""
@@ -73,11 +77,29 @@ class _Checks:
         """Whether what is not given here is not given at all."""
         unknown_value = any(not value.known for found in self._given.options for value in found.values)
         complete = self._command.whole and self._given.complete
-        return complete and not unknown_value and not self._unknown_variables
+        return complete and not unknown_value and not self._unknown_variables and not self._has_presets
+
+    @property
+    def _is_router(self) -> bool:
+        """It is known that no model is given: by a router's own options, or since all that is given is here."""
+        own = self._has_presets or self._is_given("--models-dir", "LLAMA_ARG_MODELS_DIR")
+        return self._launch.router and (own or self._all_known)
+
+    @property
+    def _has_presets(self) -> bool:
+        """A router's file says more of each model; what is given here counts for all of them."""
+        return self._is_given("--models-preset", "LLAMA_ARG_MODELS_PRESET")
+
+    def _is_given(self, option: str, variable: str) -> bool:
+        return self._given.last(option) is not None or variable in self._command.variables
 
     def run(self) -> None:
+        if any(self._given.last(option) is not None for option in _ENDS_AT_ONCE):
+            return
         self._repeated()
         self._overridden()
+        if self._all_known and self._launch.router and not self._is_given("--models-dir", "LLAMA_ARG_MODELS_DIR"):
+            self._no_model()
         self._pool()
         self._v_cache()
         self._log()
@@ -157,7 +179,26 @@ class _Checks:
                 f"The command line counts: {self._shown(found)}.",
             )  # fmt: skip
 
+    def _no_model(self) -> None:
+        start, router = self._end()[0], SINCE["--models-dir"]
+        if self._build is not None and self._build < router:
+            self._out.add(
+                "no-model", "error", start, f"no model is given, and builds before b{router} need one",
+                "They look for models/7B/ggml-model-f16.gguf in their folder, and end if it is not there.",
+                self._added("-m FILE"),
+            )  # fmt: skip
+            return
+        self._out.add(
+            "no-model", "note", start, "no model is given: the server becomes a router",
+            f"Builds from b{router} on then load each model that is asked for into a server of its own, which gets "
+            "these options and so a pool as they say. Older builds need -m.",
+        )  # fmt: skip
+
     # How the pool is cut.
+
+    def _each(self, words: str) -> str:
+        """The words about a pool, for as many pools as there will be."""
+        return f"{words} Each model that the router loads gets such a pool." if self._is_router else words
 
     def _slots(self) -> int | None:
         """How many slots there will be; None where that is not known."""
@@ -188,8 +229,6 @@ class _Checks:
                 "-c 0 leaves the size to the model",
                 "The buffer gets the model's whole training context, whatever memory that takes.",
             )  # fmt: skip
-        if launch.router and self._command.whole:
-            return
         slots, unified = self._slots(), self._unified()
         if launch.unified is False and launch.parallel is None and unified:
             self._unified_all_the_same()
@@ -216,8 +255,10 @@ class _Checks:
             if launch.per_slot is None and self._automatic():
                 self._out.add(
                     "pool-overcommitted", "warning", self._end()[0], "four automatic slots share one buffer",
-                    "Each is promised all of it. When the sum of what they hold reaches it, every running request dies "
-                    "with “Context size has been exceeded”.",
+                    self._each(
+                        "Each is promised all of it. When the sum of what they hold reaches it, every running request "
+                        "dies with “Context size has been exceeded”."
+                    ),
                     self._added("-np 4 --no-kv-unified"),
                 )  # fmt: skip
             return
@@ -235,8 +276,10 @@ class _Checks:
         self._out.add(
             "pool-overcommitted", "warning", self._at("-c", "LLAMA_ARG_CTX_SIZE"),
             f"{given} of {slot:,} tokens are promised {promised:,} and share {pool:,}",
-            f"When the sum of what they hold reaches {pool:,}, every running request dies with “Context size has been "
-            f"exceeded”. Sure are {pool // slots:,} a slot.",
+            self._each(
+                f"When the sum of what they hold reaches {pool:,}, every running request dies with “Context size has "
+                f"been exceeded”. Sure are {pool // slots:,} a slot."
+            ),
             correction,
         )  # fmt: skip
 

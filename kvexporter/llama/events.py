@@ -179,6 +179,22 @@ class PoolSized(Struct, frozen=True, gc=False):
 # ---- the life of a task --------------------------------------------------------------------------------------------
 
 
+class SlotChosen(Struct, frozen=True, gc=False):
+    """A slot is about to take a request whose prompt begins as its cache does (`selected slot by LCP similarity`).
+
+    The common beginning is the part `similarity` of the prompt, and the part `kept` of the cache: so the cache's size
+    tells the prompt's. A slot that is chosen for other reasons (`by LRU`) has next to nothing in common with it.
+    """
+
+    slot: int
+    similarity: float
+    """0 to 1."""
+    kept: float
+    """0 to 1."""
+    step: float
+    """Rounding step of both as printed."""
+
+
 class TaskLaunched(Struct, frozen=True, gc=False):
     """A slot took a task."""
 
@@ -369,6 +385,7 @@ Event = (
     | CappedToTraining
     | CappedToPerSlot
     | PoolSized
+    | SlotChosen
     | TaskLaunched
     | PromptStarted
     | PromptReused

@@ -11,6 +11,7 @@ from kvexporter.llama.events import (
     PromptReused,
     PromptStarted,
     Released,
+    SlotChosen,
     SlotCleared,
     SlotContext,
     TaskLaunched,
@@ -22,6 +23,12 @@ from kvexporter.llama.log_grammar import SLOT_GROUP, TASK_GROUP, Build, Match, f
 
 # `0.62` is known to 0.01, `0.468328` to 0.000001.
 _STEPS = {decimals: float(f"1e-{decimals}") for decimals in range(16)}
+
+
+def _chosen(m: Match, i: int) -> Event:
+    slot, similarity, a, kept, b = m.group(SLOT_GROUP, i + 1, i + 2, i + 3, i + 4)
+    step = max(_STEPS[len(a)], _STEPS[len(b)])
+    return SlotChosen(int(slot), float(similarity + b"." + a), float(kept + b"." + b), step)
 
 
 def _launched(m: Match, i: int) -> Event:
@@ -105,6 +112,7 @@ TIMING_RULES = (
 # What the slot holds is `n_past` up to b6889 and `n_tokens` later; a number after it is the size of the batch.
 _PROGRESS = rb", progress = (\d{1,3})\.(\d{1,15})<fields>"
 _SEQ_RM = rb" \[<count>, end\)"
+_PART = rb"([01])\.(\d{1,15})"
 _PROMPT = rb", n_ctx_slot = <count>, n_keep = <->, (?:task\.n_tokens|n_prompt_tokens) = <count><fields>"
 
 # They are tried in this order: the frequent ones first.
@@ -117,6 +125,14 @@ SLOT_RULES = (
     rule(
         rb"prompt processing progress, n_(?:past|tokens) = +<count>, (?:batch\.)?n_tokens = <->" + _PROGRESS,
         _prompt_progress,
+    ),
+    rule(
+        rb"selected slot by LCP similarity, (?:f_)?sim_best = "
+        + _PART
+        + rb" \(> \d{1,3}(?:\.\d{1,15})? thold\), f_keep = "
+        + _PART
+        + rb"<fields>",
+        _chosen,
     ),
     rule(rb"prompt (?:processing )?done, n_(?:past|tokens) = <count><fields>", _prompt_done),
     rule(rb"new prompt" + _PROMPT, _prompt_started),

@@ -81,22 +81,22 @@ EXPORTER = MetricSection(
             "kvexporter_journal_lines_total",
             "counter",
             _journal_lines,
-            "Journal entries read. matched: says something that is used; ignored: says nothing; continued: a later "
-            "piece of a split line; malformed: has no message.",
+            "Log lines read, from journals, files or standard input. matched: says something that is used; ignored: "
+            "says nothing; continued: a later piece of a split line; malformed: a journal's entry without a message.",
             unit="lines",
             labels=("result",),
-            source="the journal",
-            absent="while no journal is read",
+            source="the servers' logs",
+            absent="while no log is read",
         ),
         own(
             "kvexporter_journal_lag_seconds",
             "gauge",
             lambda snapshot: _maybe(snapshot.journal_lag),
-            "Time between the latest journal entry and the moment it was read; 0 again once a backlog has been read to "
-            "its end. journald alone delays a lone line by up to half a second.",
+            "Time between the latest log line, in a journal, a file or standard input, and the moment it was read; 0 "
+            "again once a backlog has been read to its end. journald alone delays a lone line by up to half a second.",
             unit="seconds",
-            source="the journal",
-            absent="before the first entry",
+            source="the servers' logs",
+            absent="before the first line",
         ),
         own(
             "kvexporter_journal_suppressed_lines_total",
@@ -113,10 +113,10 @@ EXPORTER = MetricSection(
             "kvexporter_journal_gaps_total",
             "counter",
             lambda snapshot: (((), snapshot.journal_gaps),),
-            "Times that journal entries were gone (vacuumed, damaged) before they were read, as after a long stop of "
-            "the exporter. Above 0, counts from logs are lower bounds.",
+            "Times that lines were gone before they were read, from a journal (vacuumed, damaged) or a file (emptied, "
+            "deleted), as after a long stop of the exporter. Above 0, counts from logs are lower bounds.",
             unit="gaps",
-            source="the journal",
+            source="the servers' logs",
             absent="",
         ),
         own(

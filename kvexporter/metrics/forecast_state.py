@@ -18,7 +18,8 @@ FORECAST = MetricSection(
             of_pool(lambda pool: pool.committed_tokens),
             "Tokens that the running requests will hold once their prompts are read, with their answers as long as "
             "they are now; a slot at most its context. A prompt's size is the one logged, else the middle of what its "
-            "rounded progress allows, else what is read of it.",
+            "rounded progress allows, else estimated by what it has in common with its slot's cache, else what is read "
+            "of it.",
             unit="tokens",
             source=_FROM,
             absent=_UNKNOWN,

@@ -31,6 +31,11 @@ def _memory(server: ServerSnapshot) -> Points:
     return [((kind,), size) for kind, size in kinds if size is not None]
 
 
+def _stopped(server: ServerSnapshot) -> float | None:
+    stopped = server.life.stopped_on_request
+    return None if stopped is None else int(stopped)
+
+
 def _exits(server: ServerSnapshot) -> Points:
     return [((code,), count) for code, count in server.counters.unit_exits.items()]
 
@@ -89,6 +94,16 @@ PROCESS = MetricSection(
             unit="seconds",
             source=_PROC,
             absent=_GONE,
+        ),
+        gauge(
+            "llama_unit_stopped_on_request",
+            one(_stopped),
+            "1 while the unit is stopped because systemd was asked to stop it (by systemctl, a shutdown, or a unit "
+            "that it depends on), until it is started again; 0 otherwise, and so after a crash, a kill, an end by "
+            "itself or a start that failed.",
+            unit="boolean",
+            source=_SYSTEMD,
+            absent=_NO_UNIT + ", and before the first of these messages",
         ),
         counter(
             "llama_unit_restarts_total",

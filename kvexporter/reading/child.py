@@ -25,8 +25,8 @@ from kvexporter.sources.log_selection import unpack_selection
 
 SLICE_SECONDS = 0.005
 """A batch is what is read in this time: counting it holds up a scrape for about as long."""
-WORD_SECONDS = 0.95
-"""Between two words that all has been read, where there is nothing else to say."""
+WORD_ROUNDS, WORD_SECONDS = 3.8, 10.0
+"""Between two words that all has been read, where there is nothing else to say: times the pace, and at most."""
 CHECK_SECONDS = 10.0
 """Between two looks whether files have come that libsystemd does not see."""
 _CHUNK = 65536
@@ -165,7 +165,7 @@ class ReadingProcess:
         failure = journal.failure or WAITING if result.failure == WAITING else result.failure
         news = result.read or result.gap or failure != journal.failure
         # A word now and then is also the sign that the disk still answers.
-        if not news and now - journal.told_complete < WORD_SECONDS:
+        if not news and now - journal.told_complete < min(WORD_ROUNDS * self._pace, WORD_SECONDS):
             return
         journal.failure, journal.told_complete = failure, now
         batch = Batch(

@@ -24,8 +24,8 @@ from kvexporter.turns import Turns
 
 log = logging.getLogger(__name__)
 
-SILENT_SECONDS = 20.0
-"""The reading process says a word every five seconds at the latest."""
+SILENT_SECONDS = 40.0
+"""The reading process says a word every fifteen seconds at the latest."""
 GIVE_UP_SECONDS = 600.0
 """After so long without a word it is killed: a disk that hangs may only ever answer another process."""
 RETRY_SECONDS = 30.0

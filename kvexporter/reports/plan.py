@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvexporter.facts import GpuReport, HostMemory
+from kvexporter.reports.quantities import size_words
 from kvexporter.sizing import Configuration, RequestSizeFacts, SizingFacts, configurations
 
 
@@ -41,6 +42,37 @@ class Plan:
             if not each.overcommitted and each.guaranteed >= p95 and (each.memory_left or 0) >= 0:
                 return index
         return None
+
+    @property
+    def why_none(self) -> str | None:
+        """Why no configuration is enough, and what to do, in sentences; None where one is."""
+        if self.first is not None:
+            return None
+        p95, trained = self.sizes.p95, self.facts.context_train
+        if p95 is None:
+            return (
+                "None is marked as enough: how large the requests get is not known. Let the exporter measure them, or "
+                "say --p95."
+            )
+        if trained is not None and p95 > trained:
+            return (
+                f"No configuration can hold these requests: 95 % of them hold up to {p95:,} tokens, and the model was "
+                f"trained on no more than {trained:,}, above which llama-server opens no window. Have the clients keep "
+                f"to no more than {trained:,} tokens, prompt and answer together, by compacting their histories "
+                "earlier (--clients shows the settings), or take a model that was trained on more."
+            )
+        return self._too_little_memory(p95)
+
+    def _too_little_memory(self, p95: int) -> str:
+        sound = [each for each in self.configurations if not each.overcommitted and each.guaranteed >= p95]
+        needed = [each.kv_bytes for each in sound if each.kv_bytes is not None]
+        if not needed or self.facts.memory_bytes is None:
+            return f"No configuration is sure of {p95:,} tokens, which 95 % of the requests need: plan for fewer slots."
+        return (
+            f"No configuration is enough: to be sure of {p95:,} tokens, which 95 % of the requests need, the cache "
+            f"takes {size_words(min(needed))} at least, and there are {size_words(self.facts.memory_bytes)} for it. "
+            "Have the clients keep to less, take a smaller model, or give the cache more memory."
+        )
 
 
 def make_plan(

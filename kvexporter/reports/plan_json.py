@@ -35,6 +35,7 @@ def plan_json(plan: Plan, *, clients: bool = False) -> str:
         "memory_bytes": facts.memory_bytes,
         "configurations": [_configuration(each) for each in plan.configurations],
         "first_enough": plan.first,
+        "why_none_is_enough": plan.why_none,
         "origins": dict(plan.origins),
         "notes": list(plan.notes),
     }

@@ -27,6 +27,8 @@ def plan_markdown(plan: Plan, *, clients: bool = False) -> str:
             f"| {index + 1} | {name} | {flags} | {each.guaranteed:,} | {share_words(each.fits)} | "
             f"{size_words(each.kv_bytes)} | {size_words(each.memory_left)} |"
         )
+    if plan.why_none is not None:
+        lines += ["", f"**{plan.why_none}**"]
     lines += ["", *(f"{index + 1}. {each.title}: {each.why}" for index, each in enumerate(plan.configurations))]
     if clients:
         told = client_settings(plan)

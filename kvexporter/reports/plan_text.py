@@ -22,6 +22,9 @@ def print_plan(plan: Plan, console: Console, *, clients: bool = False) -> None:
     console.print()
     console.print(_table(plan))
     console.print()
+    if plan.why_none is not None:
+        console.print(Text(plan.why_none, style="bold red"))
+        console.print()
     _flags(console, plan)
     if clients:
         _clients(console, plan)

@@ -33,18 +33,19 @@ absent(up{{job="{JOB}"}})""",
 JOURNAL = AlertRule(
     name="KvexporterJournalNotRead",
     severity="warning",
-    when=f"The journal cannot be read, or entries are read more than {in_words(limit.JOURNAL_LAG_SECONDS)} late, for "
-    f"{in_words(limit.JOURNAL_FOR)}.",
+    when="A server's log (journal or file) cannot be read, or lines are read more than "
+    f"{in_words(limit.JOURNAL_LAG_SECONDS)} late, for {in_words(limit.JOURNAL_FOR)}.",
     expr=f"""\
 {of_host('kvexporter_collector_success{collector="journal"}')} == 0
 or
 {of_host("kvexporter_journal_lag_seconds")} > {limit.JOURNAL_LAG_SECONDS}""",
     summary="{instance}: kvexporter does not get the servers' logs",
     description=(
-        "kvexporter on {instance} cannot read the journal or is far behind: incidents are counted late or not at all, "
-        "and prompts that are still to come are not known.",
-        "It reads entries {lag} after they were written.",
-        "First: `kvexporter check` as the service's user says what is missing, most often the group systemd-journal.",
+        "kvexporter on {instance} cannot read a server's log (journal or file) or is far behind: incidents are counted "
+        "late or not at all, and prompts that are still to come are not known.",
+        "It reads lines {lag} after they were written.",
+        "First: `kvexporter check` as the service's user says what is missing: of a journal most often the group "
+        "systemd-journal, of a file the right to read it.",
     ),
     dashboard=FLEET_DASHBOARD,
     labels=HOST_LABELS,
@@ -55,7 +56,7 @@ COLLECTOR = AlertRule(
     name="KvexporterCollectorFailing",
     severity="warning",
     when=f"A source could not be read for {in_words(limit.COLLECTOR_FOR)}. Not the GPU, which many hosts do not have, "
-    f"nor the journal, which has its own alert.",
+    f"nor the logs, which have their own alert.",
     expr=of((*HOST_LABELS, "collector"), 'kvexporter_collector_success{collector!="gpu",collector!="journal"}')
     + " == 0",
     summary="{instance}: kvexporter's collector {collector} fails",
@@ -72,7 +73,7 @@ LOWER_BOUND = AlertRule(
     name="KvexporterCountsLowerBound",
     severity="info",
     when=f"Log lines were lost before they were read, within the last {in_words(limit.COUNTS_WINDOW)}: dropped by "
-    "journald above its rate limit (of a server), or gone from the journal (of all).",
+    "journald above its rate limit (of a server), or gone from a journal or log file (of all).",
     expr=f"""\
 {of_server(f"increase(kvexporter_journal_suppressed_lines_total[{span(limit.COUNTS_WINDOW)}])")} > 0
 or
@@ -82,9 +83,9 @@ or
         "Log lines were lost on {instance} before kvexporter could read them, so incidents may be missing from its "
         "counts.",
         "journald dropped {suppressed} lines of {server}, above its rate limit.",
-        "Gaps found in the journal: {gaps}.",
-        "First: set `LogRateLimitBurst=` of the server's unit higher; against gaps, keep the journal longer or let "
-        "kvexporter run without long stops.",
+        "Gaps found in journals and log files: {gaps}.",
+        "First: set `LogRateLimitBurst=` of the server's unit higher; against gaps, keep journals and rotated files "
+        "longer, or let kvexporter run without long stops.",
     ),
     dashboard=FLEET_DASHBOARD,
 )

@@ -130,15 +130,20 @@ ALMOST_FULL = AlertRule(
 PRESSURE = AlertRule(
     name="LlamaPoolPressure",
     severity="warning",
-    when=f"Batches found no room in the KV cache in the last {in_words(limit.PRESSURE_WINDOW)}, and no request died.",
+    when=f"Batches found no room in the KV cache in the last {in_words(limit.PRESSURE_WINDOW)}, and no request has "
+    "died of it.",
+    # An incident is counted once it is over, which some builds tell only by half a minute of silence. The error's lines
+    # are counted as they come.
     expr=f"""\
 {of_server(f"increase(llama_kv_pressure_lines_total[{span(limit.PRESSURE_WINDOW)}])")} > 0
+unless
+{of_server(f"increase(llama_context_exceeded_log_lines_total[{span(limit.PRESSURE_WINDOW)}])")} > 0
 unless
 {of_server(f"increase(llama_context_exceeded_total[{span(limit.PRESSURE_WINDOW)}])")} > 0""",
     summary="{server}: batches find no room in the KV cache",
     description=(
-        "The KV cache of {server} on {instance} had no room for a batch, and the server got by with a smaller batch "
-        "or by giving up idle slots' cache: the last sign before requests die.",
+        "The KV cache of {server} on {instance} had no room for a batch. The server then tries smaller batches and "
+        "gives up idle slots' cache; no request has died of it so far, and this is the last sign before they do.",
         "Its slots at work hold {fill} of {capacity} tokens.",
         "Slot {biggest_slot} holds most, {biggest_tokens} tokens.",
         "With a sliding-window or hybrid model this happens below a fill of 100%.",

@@ -9,12 +9,17 @@ from kvexporter.rules.spans import in_words, span
 
 _CRASHES = span(limit.CRASH_WINDOW)
 _KILLS = span(limit.OOM_WINDOW)
+_STOPPED = f"{of_server('llama_unit_stopped_on_request')} == 1"
 
 DOWN = AlertRule(
     name="LlamaServerDown",
     severity="page",
-    when=f"The server has not run, or not answered, for {in_words(limit.DOWN_FOR)}. One that loads or sleeps is up.",
-    expr=f"{of_server('llama_up')} == 0",
+    when=f"The server has not run, or not answered, for {in_words(limit.DOWN_FOR)}, and systemd was not asked to stop "
+    "its unit. One that loads or sleeps is up.",
+    expr=f"""\
+{of_server("llama_up")} == 0
+unless
+{_STOPPED}""",
     summary="{server}: llama-server is down",
     description=(
         f"{{server}} on {{instance}} has not answered for {in_words(limit.DOWN_FOR)}: no client gets an answer.",
@@ -45,8 +50,8 @@ LOADING = AlertRule(
 CRASH_LOOPING = AlertRule(
     name="LlamaServerCrashLooping",
     severity="page",
-    when=f"systemd restarted the server {limit.CRASH_RESTARTS} times or more within {in_words(limit.CRASH_WINDOW)}; "
-    "`code` is the exit status or the signal.",
+    when=f"systemd restarted the server {limit.CRASH_RESTARTS} times or more within {in_words(limit.CRASH_WINDOW)}, "
+    "and was not asked to stop it since; `code` is the exit status or the signal.",
     # A code has no series before its first exit, so increase() would miss that one: the restarts are counted instead.
     expr=f"""\
 (
@@ -55,7 +60,9 @@ CRASH_LOOPING = AlertRule(
   {of((*SERVER_LABELS, "code"), f"llama_unit_exits_total unless llama_unit_exits_total offset {_CRASHES}")}
 )
 and on ({", ".join(SERVER_LABELS)})
-{of_server(f"increase(llama_unit_restarts_total[{_CRASHES}])")} > {limit.CRASH_RESTARTS - 0.5:g}""",
+{of_server(f"increase(llama_unit_restarts_total[{_CRASHES}])")} > {limit.CRASH_RESTARTS - 0.5:g}
+unless on ({", ".join(SERVER_LABELS)})
+{_STOPPED}""",
     summary="{server}: llama-server is in a crash loop, exit code {code}",
     description=(
         "{server} on {instance} ends soon after each start, with exit code {code}, and systemd starts it again.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,6 @@ from kvexporter.facts import Endpoint, PollReason
 
 DEADLINES: Mapping[Endpoint, float] = {"health": 5.0, "props": 5.0, "slots": 5.0, "metrics": 5.0, "models": 5.0}
 """Seconds that one request may take as a whole, connecting and reading included."""
-
-_KEY_FILE_BOUND = 64 * 1024
-
-Stamp = tuple[int, int, int, int]
 
 
 class AccessError(Exception):
@@ -104,77 +99,3 @@ def local_url(host: str | None, port: int, prefix: str = "", tls: bool = False) 
 def unix_socket(host: str | None) -> Path | None:
     """Path of the Unix socket if this `--host` is one: llama-server takes any host that ends with .sock for a path."""
     return Path(host) if host and host.endswith(".sock") else None
-
-
-def stamp(*paths: Path | None) -> tuple[Stamp | None, ...]:
-    """What changes when one of the files is replaced or rewritten; None for one that is missing."""
-    return tuple(_stamp(path) for path in paths)
-
-
-def _stamp(path: Path | None) -> Stamp | None:
-    if path is None:
-        return None
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-
-
-class KeyFile:
-    """An API key in a file, read again whenever the file changes. The key shows in no repr and no error."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[Stamp | None, ...] | None = None
-        self._key = b""
-
-    def __repr__(self) -> str:
-        return f"KeyFile({str(self._path)!r})"
-
-    def read(self) -> bytes:
-        """The key. Raises AccessError(key_file) if there is none now; one that was there before is not used then."""
-        current = stamp(self._path)
-        if current == self._stamp and self._key:
-            return self._key
-        self._stamp, self._key = None, b""
-        try:
-            with self._path.open("rb") as file:
-                content = file.read(_KEY_FILE_BOUND)
-        except OSError as error:
-            raise AccessError("key_file", f"{self._path}: {error.strerror}") from None
-        key = next((line.strip() for line in content.splitlines() if line.strip()), b"")
-        if not key:
-            raise AccessError("key_file", f"{self._path}: holds no key")
-        if any(byte < 0x20 or byte == 0x7F for byte in key):
-            raise AccessError("key_file", f"{self._path}: holds bytes that no key has")
-        self._stamp, self._key = current, key
-        return key
-
-
-def tls_context(target: ApiTarget) -> ssl.SSLContext:
-    """The TLS settings for a target. Raises AccessError(tls) if a file cannot be read or is not what it should be."""
-    if not target.tls:
-        # Trusts nobody. Only there because the transport would read a whole list of authorities otherwise.
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context = ssl.create_default_context(cafile=target.ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        raise AccessError("tls", f"{target.ca_file}: {_words(error)}") from None
-    if target.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if target.cert_file is not None:
-        try:
-            # An encrypted key would make OpenSSL ask at a terminal that a daemon does not have.
-            context.load_cert_chain(target.cert_file, target.key_file, password=lambda: b"")
-        except (OSError, ValueError) as error:
-            files = " and ".join(str(path) for path in (target.cert_file, target.key_file) if path)
-            raise AccessError("tls", f"{files}: {_words(error)}") from None
-    return context
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return f"not usable ({error.reason or 'no PEM found'})"
-    return (error.strerror if isinstance(error, OSError) else None) or "not usable"

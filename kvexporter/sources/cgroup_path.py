@@ -17,7 +17,9 @@ class Placement:
     """Where a process runs, as systemd sees it."""
 
     unit: str | None = None
-    """The innermost unit of the service manager that started it: the system's, or the user's if `user` is set."""
+    """The innermost unit of the service manager that started it: the system's, or the user's if `user` is set.
+
+    Of a container only the unit that is its own, never that of an engine which runs others too."""
     user: int | None = None
     """The user whose own systemd manages the unit."""
     container: str | None = None
@@ -43,6 +45,8 @@ def placement(cgroup: str) -> Placement:
     unit = parts[0] if parts and _UNIT.fullmatch(parts[0]) else None
     if unit is not None and (_CONTAINER_SCOPE.fullmatch(unit) or re.fullmatch(r"session-.+\.scope", unit)):
         unit = None
+    if container is not None and parts[1:2] != [f"libpod-payload-{container}"]:
+        unit = None  # the engine's (k3s.service): only Podman runs a container in the unit that starts it (a quadlet)
     return Placement(unit, user if unit is not None else None, container)
 
 

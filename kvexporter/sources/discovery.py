@@ -23,6 +23,7 @@ MOST_LOOKALIKES = 10
 
 MAX_BYTES = 1 << 18
 """Read of a command line or an environment; the kernel allows more, llama-server's are far below."""
+_LOOKS = 2
 MAX_PROCESSES = 500
 """Looked at; many more than are watched. Anybody can start processes of that name."""
 SECRET_OPTIONS = frozenset({"--api-key", "--hf-token", "-hft"})
@@ -31,30 +32,46 @@ HIDDEN = "1"
 
 
 class Discovery:
-    """Looks for llama-servers again and again, and does not look again at all the host's other processes each time."""
+    """Looks for llama-servers again and again, and does not look again at all the host's processes each time."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
-        self._others: set[int] = set()
-        """Processes that were none at the last thorough look. One may yet become a llama-server (exec)."""
+        self._looks: dict[int, int] = {}
+        """Process that was no llama-server → how often it was looked at."""
+        self._servers: dict[int, FoundProcess] = {}
+        """As they were read last."""
 
     def find(self, *, thorough: bool = True) -> list[FoundProcess]:
-        """As `discover`; if it need not be `thorough`, what was no llama-server before is taken for none."""
+        """As `discover`; if it need not be `thorough`, what was looked at before is taken to be as it was.
+
+        A process that was no llama-server may yet become one (exec), and what is new is a shell that is about to, most
+        likely: that is looked at twice at least.
+        """
         if thorough:
-            self._others = set()
+            self._looks, self._servers = {}, {}
         present = _pids(self._proc)
-        self._others.intersection_update(present)
-        found: list[FoundProcess] = []
+        looks, self._looks = self._looks, {}
+        servers, self._servers = self._servers, {}
         for pid in present:
-            if pid in self._others or len(found) >= MAX_PROCESSES:
+            looked = looks.get(pid, 0)
+            if looked >= _LOOKS or len(self._servers) >= MAX_PROCESSES:
+                self._looks[pid] = looked
                 continue
-            process = _look_at(self._proc, pid)
+            process = self._same(servers.get(pid)) or _look_at(self._proc, pid)
             if process is not None:
-                found.append(process)
-            elif thorough:
-                # What is new is looked at twice at least: it may be a shell that is about to become one.
-                self._others.add(pid)
-        return sorted(found, key=lambda process: (process.start_time, process.pid))
+                self._servers[pid] = process
+            else:
+                self._looks[pid] = _LOOKS if thorough else looked + 1
+        return sorted(self._servers.values(), key=lambda process: (process.start_time, process.pid))
+
+    def _same(self, process: FoundProcess | None) -> FoundProcess | None:
+        """The process, if it is still that one and nothing of it is awaited."""
+        if process is None or not process.listen_ports:
+            return None
+        stat = read_proc_stat(Path(self._proc) / str(process.pid))
+        if stat is None or stat.dead or start_time(self._proc, stat.start_ticks) != process.start_time:
+            return None
+        return process
 
 
 def discover(proc: str = "/proc") -> list[FoundProcess]:

@@ -33,7 +33,7 @@ def explain_failure(error: Exception) -> AccessError:
                 return AccessError("timeout", "the network gave up")
             case OSError(strerror=str(words)):
                 return AccessError("connection", words)
-    if any(isinstance(cause, httpx.RemoteProtocolError) for cause in causes):
+    if any(isinstance(cause, httpx.RemoteProtocolError | h11.RemoteProtocolError) for cause in causes):
         return AccessError("connection", "closed before the answer was complete, or this is not HTTP")
     return AccessError("connection", type(error).__name__)
 

@@ -6,51 +6,35 @@ What a body means is decided elsewhere; here only the status code is looked at.
 from __future__ import annotations
 
 import asyncio
-import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+import h11
 import httpx
 
 from kvexporter import __version__
 from kvexporter.facts import Endpoint, PollReason
-from kvexporter.sources.api_target import (
-    DEADLINES,
-    AccessError,
-    ApiTarget,
-    KeyFile,
-    Stamp,
-    local_url,
-    stamp,
-    tls_context,
-    unix_socket,
+from kvexporter.sources.access_files import KeyFile, TlsFiles
+from kvexporter.sources.api_target import DEADLINES, AccessError, ApiTarget, local_url, unix_socket
+from kvexporter.sources.http_connection import (
+    CompressedError,
+    Headers,
+    HttpConnection,
+    Place,
+    TooLargeError,
+    connect,
 )
-from kvexporter.sources.connection_watch import ConnectionWatch
 from kvexporter.sources.http_failures import explain_failure
 
 __all__ = ["BODY_BOUND", "DEADLINES", "ApiAnswer", "ApiTarget", "LlamaApi", "local_url", "unix_socket"]
 
 BODY_BOUND = 4 * 1024 * 1024
-"""Bytes of a body that are read at most. The bound of all response headers together is httpcore's, 100 KiB."""
-
-_ERROR_BODY_BOUND = 64 * 1024
-"""An error's body is dropped, but reading a short one to its end keeps the connection usable."""
-
-_KEPT_CONNECTIONS = 1
-"""llama-server spends one of its few worker threads (slots + 2 by default) on every open connection."""
+"""Bytes of a body that are read at most."""
 
 _IDLE_SECONDS = 4.0
 """A connection is not used again after this; llama-server closes it after 5 s."""
-
-_SOCKET_OPTIONS: list[tuple[int, int, int]] = [
-    # A host that vanished with our request answered by nobody is noticed in half a minute, whatever the deadline.
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-]
 
 _STATUS_REASONS: dict[int, PollReason] = {
     401: "unauthorized",
@@ -90,19 +74,34 @@ class LlamaApi:
         self.target = target
         self._wall_clock = wall_clock
         self._key = KeyFile(target.api_key_file) if target.api_key_file else None
-        self._urls: dict[Endpoint, httpx.URL] = {endpoint: target.url(endpoint) for endpoint in DEADLINES}
-        self._transport: httpx.AsyncHTTPTransport | None = None
-        self._transport_stamp: tuple[Stamp | None, ...] = ()
+        self._tls_files = TlsFiles(target) if target.tls else None
+        url = httpx.URL(target.base_url)
+        self._place = Place(
+            url.raw_host.decode("ascii"),
+            url.port or (443 if target.tls else 80),
+            target.unix_socket,
+            target.tls_server_name or url.raw_host.decode("ascii"),
+        )
+        self._paths: dict[Endpoint, bytes] = {endpoint: target.url(endpoint).raw_path for endpoint in DEADLINES}
+        self._headers = [
+            (b"Host", url.netloc),
+            (b"Accept-Encoding", b"identity"),
+            (b"User-Agent", b"kvexporter/" + __version__.encode()),
+        ]
+        self._kept: HttpConnection | None = None
+        """One for the next request: llama-server spends one of its few threads (slots + 2) on every open connection."""
+        self._context: ssl.SSLContext | None = None
+        """The TLS settings that it was made with."""
         self._under_way: set[Endpoint] = set()
 
     def __repr__(self) -> str:
         return f"LlamaApi({self.target.base_url!r})"
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        if self._transport is not None:
-            transport, self._transport = self._transport, None
-            await transport.aclose()
+        """Close the connection that is kept."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     async def get(self, endpoint: Endpoint, *, patience: float = 1.0) -> ApiAnswer:
         """Ask one endpoint. Never raises for what the server or the network does.
@@ -118,10 +117,16 @@ class LlamaApi:
         failure: AccessError
         try:
             async with asyncio.timeout(deadline):
-                body = await self._exchange(endpoint)
-            return ApiAnswer(endpoint, sent_at, self._wall_clock(), 200, body)
+                status, body = await self._exchange(endpoint)
+            if status == 200:
+                return ApiAnswer(endpoint, sent_at, self._wall_clock(), 200, body)
+            failure = _status_failure(status)
         except TimeoutError:
             failure = AccessError("timeout", f"no complete answer within {deadline:g} s")
+        except TooLargeError:
+            failure = AccessError("too_large", f"more than {BODY_BOUND} bytes", 200)
+        except CompressedError:
+            failure = AccessError("malformed", "compressed, although that was refused", 200)
         except AccessError as error:
             failure = error
         except Exception as error:  # whatever the network or a library does, only this poll has failed
@@ -132,72 +137,46 @@ class LlamaApi:
             endpoint, sent_at, self._wall_clock(), failure.status, reason=failure.reason, detail=failure.detail
         )
 
-    async def _exchange(self, endpoint: Endpoint) -> bytes:
-        transport = await self._current_transport()
-        response = await self._send(transport, endpoint)
-        try:
-            if response.status_code == 200:
-                return await _whole_body(response)
-            if response.status_code >= 400:
-                await _drain(response)
-        finally:
-            await response.aclose()
-        raise _status_failure(response.status_code)
-
-    async def _send(self, transport: httpx.AsyncHTTPTransport, endpoint: Endpoint) -> httpx.Response:
-        """Send the request and read the response's headers.
-
-        The transport is used without a client around it: no redirects, no proxies, no cookies, no log line per request.
-        """
-        headers = [
-            (b"Accept", b"text/plain" if endpoint == "metrics" else b"application/json"),
-            (b"Accept-Encoding", b"identity"),
-            (b"User-Agent", b"kvexporter/" + __version__.encode()),
-        ]
+    async def _exchange(self, endpoint: Endpoint) -> tuple[int, bytes]:
+        """Status, and the body of a 200. No redirect is followed, no proxy is used, no cookie kept."""
+        headers = [*self._headers, (b"Accept", b"text/plain" if endpoint == "metrics" else b"application/json")]
         if self._key is not None:
             try:
-                headers.append((b"Authorization", b"Bearer " + self._key.read()))
+                headers.append((b"Authorization", b"Bearer " + await self._key.read()))
             except AccessError:
                 if endpoint != "health":  # which needs no key
                     raise
-        watch = ConnectionWatch()
-        extensions: dict[str, Any] = {"trace": watch.trace}
-        if self.target.tls_server_name is not None:
-            extensions["sni_hostname"] = self.target.tls_server_name
-        request = httpx.Request("GET", self._urls[endpoint], headers=headers, extensions=extensions)
-        try:
+        context = await self._tls_files.context() if self._tls_files is not None else None
+        connection = self._take_kept(context)
+        if connection is not None:
             try:
-                return await transport.handle_async_request(request)
-            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                return await self._ask(connection, endpoint, headers, context)
+            except (OSError, h11.RemoteProtocolError):
                 # The server may close an idle connection at the very moment it is used again. That says nothing about
                 # the server; a new connection that breaks does.
-                if watch.is_new:
+                if connection.answering:
                     raise
-                return await transport.handle_async_request(request)
-        except asyncio.CancelledError:
-            if self.target.tls:
-                await watch.close_unfinished()
-            raise
+        return await self._ask(await connect(self._place, context), endpoint, headers, context)
 
-    async def _current_transport(self) -> httpx.AsyncHTTPTransport:
-        """The connection pool; a new one when a TLS file has changed. Raises AccessError(tls)."""
-        target = self.target
-        current = stamp(target.ca_file, target.cert_file, target.key_file) if target.tls else ()
-        alone = len(self._under_way) == 1
-        if self._transport is not None and (current == self._transport_stamp or not alone):
-            return self._transport  # closing the old one would break off the others' requests
-        transport = httpx.AsyncHTTPTransport(
-            verify=tls_context(target),
-            trust_env=False,
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS
-            ),
-            uds=str(target.unix_socket) if target.unix_socket else None,
-            socket_options=None if target.unix_socket else _SOCKET_OPTIONS,
-        )
-        await self.aclose()
-        self._transport, self._transport_stamp = transport, current
-        return transport
+    async def _ask(
+        self, connection: HttpConnection, endpoint: Endpoint, headers: Headers, context: ssl.SSLContext | None
+    ) -> tuple[int, bytes]:
+        answer = await connection.get(self._paths[endpoint], headers, BODY_BOUND)
+        if self._kept is None and connection.usable:
+            self._kept, self._context = connection, context
+        else:
+            connection.close()
+        return answer
+
+    def _take_kept(self, context: ssl.SSLContext | None) -> HttpConnection | None:
+        """The kept connection, if it can be used and was made with these TLS settings."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return None
+        if kept.usable and context is self._context and time.monotonic() - kept.idle_since < _IDLE_SECONDS:
+            return kept
+        kept.close()
+        return None
 
 
 def reason_of_status(status: int) -> PollReason | None:
@@ -213,31 +192,3 @@ def _status_failure(status: int) -> AccessError:
     if reason == "redirect":
         words += ", a redirect; none is followed"
     return AccessError(reason, words, status)
-
-
-async def _whole_body(response: httpx.Response) -> bytes:
-    """The body of a 200. Raises AccessError: too_large as soon as that is known, malformed if it is compressed."""
-    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise AccessError("malformed", "compressed, although that was refused", 200)
-    too_large = AccessError("too_large", f"more than {BODY_BOUND} bytes", 200)
-    length = response.headers.get("Content-Length", "")
-    if length.isdecimal() and int(length) > BODY_BOUND:
-        raise too_large
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > BODY_BOUND:
-            raise too_large
-    return bytes(body)
-
-
-async def _drain(response: httpx.Response) -> None:
-    """Read a short body to its end and leave a long or broken one."""
-    seen = 0
-    try:
-        async for chunk in response.aiter_raw():
-            seen += len(chunk)
-            if seen > _ERROR_BODY_BOUND:
-                return
-    except httpx.TransportError:
-        return

@@ -11,6 +11,8 @@ from types import TracebackType
 from kvexporter.sources.log_mark import LogMark, digest
 
 _SCAN_BYTES = 1 << 20
+_FIRST_BYTES = 1 << 16
+"""What of a packed file is unpacked at first: of most, only the beginning is compared."""
 _BACK_BYTES = 1 << 18
 """What is kept of a packed file behind the place where it is unpacked; more than is read at once."""
 
@@ -89,7 +91,10 @@ class LogContent:
         if offset < self._reached - len(self._last):
             stream.seek(0)
             self._reached, self._last = 0, b""
-        while self._reached < offset + size and (chunk := stream.read(_SCAN_BYTES)):
+        while self._reached < offset + size:
+            chunk = stream.read(_SCAN_BYTES if self._reached else max(_FIRST_BYTES, min(size, _SCAN_BYTES)))
+            if not chunk:
+                break
             self._reached += len(chunk)
             self._last = (self._last[-_BACK_BYTES:] + chunk) if self._last else chunk
         begin = offset - (self._reached - len(self._last))
@@ -97,20 +102,27 @@ class LogContent:
             return self._unpack(stream, offset, size)
         return self._last[begin : begin + size]
 
-    def first_data(self) -> int | None:
-        """Offset of the first byte that is not NUL; None if there is none."""
-        offset = 0
+    def first_data(self, since: int = 0) -> tuple[int | None, int | None]:
+        """Offset of the first byte that is not NUL, or of the end; all before `since` are known to be NUL. A plain file
+        of nothing else may still be given its first data anywhere: None.
+
+        The second is where to go on looking, else None. A packed file is not looked through in one go: a few KiB can be
+        unpacked to many GiB of NULs.
+        """
+        offset = since
         if self._packed is None:
             try:
-                offset = os.lseek(self._descriptor, 0, os.SEEK_DATA)
+                offset = os.lseek(self._descriptor, since, os.SEEK_DATA)
             except OSError:
-                return None  # no data at all
+                return None, None  # no data at all
         while chunk := self._read(offset, _SCAN_BYTES):
             data = chunk.lstrip(b"\0")
             if data:
-                return offset + len(chunk) - len(data)
+                return offset + len(chunk) - len(data), None
             offset += len(chunk)
-        return None
+            if self._packed is not None:
+                return None, offset
+        return (None if self._packed is None else offset), None
 
     def holds(self, mark: LogMark) -> bool:
         """Whether what comes before the mark is in it. OSError when it cannot be read."""

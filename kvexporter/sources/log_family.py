@@ -6,16 +6,21 @@ import os
 import re
 import stat
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 from typing import Literal
 
 Scheme = Literal["number", "date", "other"]
+_How = tuple[Scheme, tuple[int, str]]
+"""How a name tells its age, and the age; see `rotated`."""
 
 _NUMBER = re.compile(r"\d{1,4}")
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}[\dT:_.+-]*|\d{10}")
 _OLD = ("old", "bak", "prev")
 _UNFINISHED = (".tmp", ".swp", "~", ".part")
 _ATTEMPTS = 5
+MOST_MEMBERS = 1000
+"""Rotated files of one kind of names that are looked at, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Member:
     """Rises from the oldest to the newest of a scheme."""
 
 
-def rotated(base: str, name: str) -> tuple[Scheme, tuple[int, str]] | None:
+def rotated(base: str, name: str) -> _How | None:
     """How a file's name tells that it was `base`, and how old it is; None if it does not.
 
     `a.log` becomes `a.log.1`, `a.log-20261130`, `a.1.log`, `a-20261130.log` or `a.log.old`, each maybe with `.gz`.
@@ -101,7 +106,7 @@ def _list(path: str) -> list[Member]:
     except PermissionError:
         named = []  # the live file may be readable all the same
     names = {name for name, _ in named}
-    for name, (scheme, age) in named:
+    for name, (scheme, age) in _newest(named):
         if name.endswith(".gz") and name.removesuffix(".gz") in names:
             continue  # still being packed
         try:
@@ -112,6 +117,16 @@ def _list(path: str) -> list[Member]:
             found.append(_member(str(folder / name), status, scheme, age))
     live = live_member(path)
     return [*found, live] if live is not None else found
+
+
+def _newest(named: list[tuple[str, _How]]) -> list[tuple[str, _How]]:
+    """By their names: to look at each of many thousand takes seconds."""
+    if len(named) <= MOST_MEMBERS:
+        return named
+    found: list[tuple[str, _How]] = []
+    for scheme in ("number", "date", "other"):
+        found += nlargest(MOST_MEMBERS, (one for one in named if one[1][0] == scheme), key=lambda one: one[1][1])
+    return sorted(found)
 
 
 def _in_order(members: list[Member]) -> list[Member]:

@@ -62,6 +62,8 @@ class LogTail:
         """Size and time of the content when all of it had been read."""
         self._begins = self._here
         """How the content began when it was opened, to know it again before anything of it was handed on."""
+        self._nuls: int | None = None
+        """How far the content is known to be nothing but NULs, while its first data is looked for."""
         self._search = Search(selection.path)
 
     # ---- opening and closing ---------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class LogTail:
             content.close()
 
     def _forget(self) -> None:
-        self._copy, self._looked, self._end = False, None, 0
+        self._copy, self._looked, self._end, self._nuls = False, None, 0, None
         self._cutter = LineCutter(self._wanted, newest=self._cutter.newest)
 
     # ---- following -------------------------------------------------------------------------------------------------
@@ -189,12 +191,23 @@ class LogTail:
     def _begin(self, content: LogContent) -> None:
         """Read another content from its first byte that is not NUL."""
         self._content, self._looked, self._here = content, None, LogMark(*content.identity)
-        start = content.first_data() or 0
+        self._nuls = 0
+        self._find_data(content)
+
+    def _find_data(self, content: LogContent) -> None:
+        """Look for the first byte that is not NUL, a while at a time."""
+        start, self._nuls = content.first_data(self._nuls or 0)
+        if self._nuls is not None:
+            return
+        start = start or 0
         self._here = here = LogMark(*content.identity, offset=start, start=start)
         self._begins = here.after(content.read(start, HEAD_BYTES), 0)
 
     def _read_on(self, content: LogContent, result: DrainResult, handler: Handler) -> bool:
         """Read a chunk; False when there is nothing more for now."""
+        if self._nuls is not None:
+            self._find_data(content)
+            return True
         status = content.status()
         if not content.packed and self._looked == (status.st_size, status.st_mtime_ns):
             return self._at_end(content, result, handler, None)
@@ -205,7 +218,7 @@ class LogTail:
         if not same:
             self._let_go()  # it was emptied; where its lines are now is found out next
             return True
-        if not here.head and (here.start or data[:1] == b"\0"):
+        if not content.packed and not here.head and (here.start or data[:1] == b"\0"):
             self._begin(content)
             if self._here.start != here.start:
                 return True

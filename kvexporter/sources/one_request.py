@@ -13,7 +13,8 @@ import httpx
 import msgspec
 
 from kvexporter import __version__
-from kvexporter.sources.api_target import AccessError, ApiTarget, KeyFile, tls_context
+from kvexporter.sources.access_files import KeyFile, TlsFiles
+from kvexporter.sources.api_target import AccessError, ApiTarget
 from kvexporter.sources.http_failures import explain_failure
 
 BODY_BOUND = 4 * 1024 * 1024
@@ -66,7 +67,7 @@ async def _exchange(
 ) -> Answered:
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": f"kvexporter/{__version__}"}
     if target.api_key_file is not None:
-        headers["Authorization"] = "Bearer " + KeyFile(target.api_key_file).read().decode("latin-1")
+        headers["Authorization"] = "Bearer " + (await KeyFile(target.api_key_file).read()).decode("latin-1")
     content = None
     if payload is not None:
         headers["Content-Type"] = "application/json"
@@ -78,7 +79,9 @@ async def _exchange(
     )
     # The transport without a client around it: no redirects, no proxies, no cookies, no log line.
     transport = httpx.AsyncHTTPTransport(
-        verify=tls_context(target), trust_env=False, uds=str(target.unix_socket) if target.unix_socket else None
+        verify=await TlsFiles(target).context(),
+        trust_env=False,
+        uds=str(target.unix_socket) if target.unix_socket else None,
     )
     async with transport:
         response = await transport.handle_async_request(sent)

@@ -14,19 +14,23 @@ from kvexporter.facts import (
     UnitEvent,
     UnitExited,
     UnitFailed,
+    UnitNotStarted,
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
     UnitStopped,
+    UnitStopping,
 )
 
 FieldGetter = Callable[[str], bytes | None]
 """An entry's field, None where it has none."""
 
 STARTED = b"39f53479d3a045ac8e11786248231fbf"
+STOPPING = b"de5b426a63be47a7b6ac3eaac82e2f6f"
 STOPPED = b"9d1aaa27d60140bd96365438aad20286"
 PROCESS_EXIT = b"98e322203f7a4ed290d09fe03c09fe15"
 FAILURE_RESULT = b"d9b373ed55a64feb8242e02dbe79a49c"
+NOT_STARTED = b"be02cf6855d2428ba40df7e9d022f03d"
 RESTART_SCHEDULED = b"5eb03494b6584870a536b337290809b3"
 OUT_OF_MEMORY = b"fe6faa94e7774663a0da52717891d8ef"
 OOMD_KILL = b"d989611b15e44c9dbf31e3c81256e4ed"
@@ -38,7 +42,14 @@ def message_starts(unit: str | None) -> tuple[bytes, ...]:
 
     Most begin with the unit's name; where no one unit is followed, the test is wider.
     """
-    starts: tuple[bytes, ...] = (b"Started ", b"Finished ", b"Stopped ", b"Suppressed ")
+    starts: tuple[bytes, ...] = (
+        b"Started ",
+        b"Finished ",
+        b"Stopping ",
+        b"Stopped ",
+        b"Dependency failed ",
+        b"Suppressed ",
+    )
     return starts if unit is None else (*starts, unit.encode() + b": ")
 
 
@@ -62,8 +73,13 @@ def unit_event(get: FieldGetter, unit: str | None) -> UnitEvent | None:
         return None
     if message_id == STARTED:
         return UnitStarted()
+    if message_id == STOPPING:
+        return UnitStopping()
     if message_id == STOPPED:
         return UnitStopped()
+    if message_id == NOT_STARTED:
+        # Any other reason has a message of its own, with the unit's result.
+        return UnitNotStarted() if get("JOB_RESULT") == b"dependency" else None
     if message_id == PROCESS_EXIT:
         return _exited(get)
     if message_id == FAILURE_RESULT:

@@ -32,7 +32,8 @@ def api_routes(
     web_config: LiveWebConfig | None = None,
 ) -> list[Route]:
     """Give the API's routes. `web_config` is what stands before them: when it changes, streams end."""
-    hub = EventHub(snapshot, ready, _rules_of(web_config))
+    look_at_rules = [web_config.look] if web_config is not None else []
+    hub = EventHub(snapshot, ready, _rules_of(web_config), *look_at_rules)
 
     async def servers(request: Request) -> Response:
         shown = snapshot()

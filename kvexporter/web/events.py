@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -45,18 +45,27 @@ class _Client:
     ended: bool = False
 
 
+async def _nothing() -> None:
+    pass
+
+
 class EventHub:
-    """Hands out streams. `rules` gives what decides who is let in: when it is another, all clients must ask anew."""
+    """Hands out streams. `rules` gives what decides who is let in: when it is another, all clients must ask anew.
+
+    `look_at_rules` is awaited before they are asked for again.
+    """
 
     def __init__(
         self,
         snapshot: Callable[[], ExporterSnapshot],
         ready: Callable[[], bool],
         rules: Callable[[], object] = lambda: None,
+        look_at_rules: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         self._snapshot = snapshot
         self._ready = ready
         self._rules = rules
+        self._look_at_rules = look_at_rules
         self._clients: set[_Client] = set()
         self._watching: asyncio.Task[None] | None = None
         self._at = ""
@@ -99,6 +108,7 @@ class EventHub:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
+                await self._look_at_rules()
                 self._tell()
             except Exception:
                 log.exception("unexpected error; going on")

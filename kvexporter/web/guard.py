@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kvexporter.web.auth import Authenticator, read_credentials
 from kvexporter.web.config_file import RateLimitConfig, WebConfig
 from kvexporter.web.live_config import LiveWebConfig
+from kvexporter.web.protocol import ADMITTED
 
 _UNUSABLE = "The web configuration cannot be used; kvexporter's log says why.\n"
 _CHALLENGE = 'Basic realm="kvexporter", charset="UTF-8"'
@@ -48,6 +49,13 @@ def guarded(app: ASGIApp, live: LiveWebConfig) -> ASGIApp:
         nonlocal limiter
         if scope["type"] != "http":
             return
+        await live.look()
+        admitted: Callable[[], bool] = scope.get("state", {}).get(ADMITTED, _always)
+        if not admitted():
+            # It was cut off; to end before that is known would be taken for a fault of this application.
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
         config = live.config
         if config is None:
             await PlainTextResponse(_UNUSABLE, 500)(scope, receive, send)
@@ -65,6 +73,10 @@ def guarded(app: ASGIApp, live: LiveWebConfig) -> ASGIApp:
         await app(scope, receive, send)
 
     return answer
+
+
+def _always() -> bool:
+    return True
 
 
 async def _is_let_in(authenticator: Authenticator, config: WebConfig, scope: Scope) -> bool:

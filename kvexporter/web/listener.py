@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -36,7 +36,7 @@ class Listener:
         self,
         sock: socket.socket,
         protocol: Callable[[], asyncio.Protocol],
-        context: Callable[[], ssl.SSLContext | None],
+        context: Callable[[], Awaitable[ssl.SSLContext | None]],
         has_room: Callable[[], bool],
     ) -> None:
         self._sock = sock
@@ -88,7 +88,7 @@ class Listener:
             log.error("a connection could not be taken", exc_info=task.exception())
 
     async def _take(self, connection: socket.socket) -> None:
-        context = self._context()
+        context = await self._context()
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         if task is not None:

@@ -2,7 +2,8 @@
 
 What decides who may come in fails closed: while the file or the clients' authority cannot be used, nobody is answered.
 The server's own certificate is another matter: while a new one cannot be used (half of a renewal, a wrong owner), the
-old one stays.
+old one stays. The files may be on a network's disk: they are looked at aside, and while that does not answer all stays
+as it was, since nobody can know whether it was changed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import os
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kvexporter.aside import Aside
 from kvexporter.config_reading import ConfigError
 from kvexporter.web.config_file import TlsServerConfig, WebConfig, load_web_config
 from kvexporter.web.tls import (
@@ -32,6 +34,9 @@ log = logging.getLogger("kvexporter.web")
 FRESH_SECONDS = 2.0
 """A file changed less than this ago is read again at each look: it may change again within one tick of its clock."""
 
+LOOK_SECONDS = 2.0
+"""How long the files are waited for."""
+
 _Stamp = tuple[int, ...]
 
 
@@ -44,10 +49,21 @@ class _Secured:
     client_ca: bytes | None = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """What was made of the files; never changed, so that it can be made in a thread."""
+
+    config: WebConfig
+    secured: _Secured | None
+    context: ssl.SSLContext | None
+    usable: bool = True
+    """The files can be used as they are now; else nobody may be answered."""
+
+
 class LiveWebConfig:
     """The file and all that it names. Raises ConfigError if they cannot be used at the start.
 
-    `clock` gives unix seconds, to be compared with the files' times.
+    `clock` gives unix seconds, to be compared with the files' times. What is in force is as of the last `look`.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -57,86 +73,97 @@ class LiveWebConfig:
         self._fresh = True
         self._error: str | None = None
         self._certificate_error: str | None = None
-        self._config: WebConfig | None = None
-        self._secured: _Secured | None = None
-        self._context: ssl.SSLContext | None = None
-        self._read()
+        self._looking: Aside[None] = Aside("looking at the web configuration")
+        self._hangs = False
+        self._now = self._read(None)
 
     @property
     def config(self) -> WebConfig | None:
         """The configuration; None while it cannot be used, and then nobody may be answered."""
-        self.look()
-        return self._config if self._error is None else None
+        return self._now.config if self._now.usable else None
 
     @property
     def context(self) -> ssl.SSLContext | None:
         """The TLS context of a new connection; None: plain HTTP. While nobody may be answered, that of before."""
-        self.look()
-        return self._context
+        return self._now.context
 
     def admits(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether a connection was made under the rules that are in force now, and its client is let in by them.
+        """Whether a connection was made under the rules that are in force, and its client is let in by them.
 
         If not it must be cut off: a client may have been let in by an authority that is no longer trusted.
         """
-        if transport.get_extra_info("sslcontext") is not self.context:
+        now = self._now
+        if transport.get_extra_info("sslcontext") is not now.context:
             return False
-        tls = self._secured.tls if self._secured is not None else None
+        tls = now.secured.tls if now.secured is not None else None
         return tls is None or tls.client_allowed_sans is None or has_allowed_san(transport, tls.client_allowed_sans)
 
-    def look(self) -> None:
-        """Read the files again if one has changed."""
+    async def look(self) -> None:
+        """Read the files again if one has changed. To be awaited before each decision."""
+        try:
+            await self._looking.call(self._look, LOOK_SECONDS)
+        except TimeoutError:
+            if not self._hangs:
+                log.error("web configuration cannot be read: its disk or network does not answer; the last one stays")
+            self._hangs = True
+            return
+        if self._hangs:
+            log.info("web configuration can be read again")
+        self._hangs = False
+
+    def _look(self) -> None:
         if not self._fresh and all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
             return
         try:
-            self._read()
+            self._now = self._read(self._now)
         except ConfigError as error:
             if str(error) != self._error:
                 log.error("web configuration cannot be used; nobody is answered until it can: %s", error)
             self._error = str(error)
+            self._now = replace(self._now, usable=False)
             return
         if self._error is not None:
             self._error = None
             log.info("web configuration can be used again")
 
-    def _read(self) -> None:
+    def _read(self, before: _InForce | None) -> _InForce:
         # The stamps come first: what changes during the reading is then read again.
         stamps = {self._path: _stamp(self._path)}
         try:
             config, warnings = load_web_config(self._path)
             stamps |= {path: _stamp(path) for path in _files(config.tls)}
-            self._take(config, warnings)
+            return self._made(config, warnings, before)
         finally:
             self._stamps = stamps
             now = self._clock()
             self._fresh = any(abs(now - stamp[0] / 1e9) < FRESH_SECONDS for stamp in stamps.values() if stamp)
 
-    def _take(self, config: WebConfig, warnings: tuple[str, ...]) -> None:
+    def _made(self, config: WebConfig, warnings: tuple[str, ...], before: _InForce | None) -> _InForce:
         secured = context = None
         if config.tls is not None:
-            secured, context = self._secure(config.tls)
-        if secured == self._secured:
-            context = self._context
-            if config == self._config:
-                return
+            secured, context = self._secure(config.tls, before.secured if before is not None else None)
+        if before is not None and secured == before.secured:
+            context = before.context
+            if config == before.config:
+                return replace(before, usable=True)
         for warning in warnings:
             log.warning("%s", warning)
-        if self._config is not None:
+        if before is not None:
             log.info("web configuration read anew")
-        self._config, self._secured, self._context = config, secured, context
+        return _InForce(config, secured, context)
 
-    def _secure(self, tls: TlsServerConfig) -> tuple[_Secured, ssl.SSLContext]:
+    def _secure(self, tls: TlsServerConfig, before: _Secured | None) -> tuple[_Secured, ssl.SSLContext]:
         client_ca = read_client_ca(tls)
         try:
             certificate = read_certificate(tls)
             context = server_context(tls, certificate, client_ca)
         except CertificateError as error:
-            if self._secured is None:
+            if before is None:
                 raise
             if str(error) != self._certificate_error:
                 log.error("the new certificate cannot be used, the old one stays: %s", error)
             self._certificate_error = str(error)
-            certificate = self._secured.certificate
+            certificate = before.certificate
             context = server_context(tls, certificate, client_ca)
         else:
             self._certificate_error = None

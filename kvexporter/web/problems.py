@@ -34,10 +34,15 @@ def exporter_problems(snapshot: ExporterSnapshot) -> list[Finding]:
         text = f"the journal is read {duration(snapshot.journal_lag)} late: what is shown is of then"
         found.append(Finding("warning", "journal", text, "wait while old entries are caught up with"))
     if snapshot.journal_gaps:
-        text = (
-            f"journal entries were gone before they were read ({snapshot.journal_gaps} times): counts are lower bounds"
+        text = f"log lines were gone before they were read ({snapshot.journal_gaps} times): counts are lower bounds"
+        found.append(
+            Finding(
+                "warning",
+                "journal",
+                text,
+                "give the journal more room (SystemMaxUse= in journald.conf), and keep rotated files longer",
+            )
         )
-        found.append(Finding("warning", "journal", text, "give the journal more room: SystemMaxUse= in journald.conf"))
     for kind, times in snapshot.dropped.items():
         if times:
             found.append(Finding("warning", "bounds", f"there are too many of kind {kind}: some are left out", ""))

@@ -4,6 +4,9 @@ uvicorn limits only how long a connection may be idle between requests: a client
 never reads its answer, would keep its connection, and the few there may be would soon be taken.
 
 A stream of events has no end. Its client is cut off when it stops taking what it is sent.
+
+When there are as many connections as there may be, a new one takes the place of one that only waits for its client:
+else whoever opens enough of them and says nothing would keep the scrapes out.
 """
 
 from __future__ import annotations
@@ -23,8 +26,12 @@ REQUEST_SECONDS = 20.0
 """From the first byte of a request (for the first one: from the connection) to the last byte of its answer."""
 STREAM = "kvexporter.stream"
 """Key in the scope's `state`: what an application calls, without arguments, when its answer is a stream."""
+ADMITTED = "kvexporter.admitted"
+"""Key in the scope's `state`: tells, without arguments, whether the connection is still let in; else it was cut off."""
 STREAM_BUFFER_BYTES = 64 * 1024
 """What the kernel may keep for a stream's client that is behind."""
+PATIENCE_SECONDS = 1.0
+"""A request that is not complete after so long is the first to go when a place is needed: scrapes take milliseconds."""
 LOOKS = 4
 """A stream's client that is behind at so many looks in a row, within REQUEST_SECONDS, is cut off."""
 
@@ -47,22 +54,24 @@ class BoundedProtocol(H11Protocol):
         self._streams = False
         self._behind = 0
         """Looks in a row at which a stream's client had not taken all."""
+        self._since = 0.0
+        """When this connection last began to wait for its client: for a request's rest, or for the next request."""
         self.app_state[STREAM] = self._stream
+        self.app_state[ADMITTED] = self._admitted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self._admits is not None and not self._admits(transport):
-            transport.abort()
+        if not self._admitted():
             return
         self._begin()
+        self._make_room()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
         # Bytes that come while an answer is under way do not prolong it.
         if not self._under_way:
-            if self._admits is not None and not self._admits(self.transport):
-                self.transport.abort()
+            if not self._admitted():
                 return
             self._begin()
         super().data_received(data)
@@ -81,6 +90,7 @@ class BoundedProtocol(H11Protocol):
             self._begin()
         else:
             self._under_way = False
+            self._since = self.loop.time()
             if not self._unsent():
                 self._end()
 
@@ -99,15 +109,41 @@ class BoundedProtocol(H11Protocol):
         self._end()
         super().connection_lost(exc)
 
+    def _admitted(self) -> bool:
+        if self._admits is None or self._admits(self.transport):
+            return True
+        self._cut_now()
+        return False
+
     def _begin(self) -> None:
         self._end()
         self._under_way = True
+        self._since = self.loop.time()
         self._deadline = self.loop.call_later(self.seconds, self._cut_off)
 
     def _end(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _make_room(self) -> None:
+        """Cut off the one that has waited longest if this connection's request would be one too many."""
+        here = [each for each in self.connections if isinstance(each, BoundedProtocol)]
+        if self.limit_concurrency is None or len(here) < self.limit_concurrency:
+            return
+        waiting = [each for each in here if each is not self and (each.cycle is None or each.cycle.response_complete)]
+        if waiting:
+            min(waiting, key=BoundedProtocol._turn_to_go)._cut_now()
+
+    def _cut_now(self) -> None:
+        # Not counted from now on: its end is told a turn of the loop later, when the next one may have come.
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _turn_to_go(self) -> tuple[bool, float]:
+        """What sorts the connections that wait: half requests that take too long, then by how long they wait."""
+        half = self._under_way and self.loop.time() - self._since > PATIENCE_SECONDS
+        return not half, self._since
 
     def _stream(self) -> None:
         """The answer under way is a stream: from now on its client's progress counts and not its length."""

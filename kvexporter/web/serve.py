@@ -130,8 +130,11 @@ class WebServer:
             for sock in self._sockets
         ]
 
-    def _context(self) -> ssl.SSLContext | None:
-        return self._web_config.context if self._web_config is not None else None
+    async def _context(self) -> ssl.SSLContext | None:
+        if self._web_config is None:
+            return None
+        await self._web_config.look()
+        return self._web_config.context
 
     def _protocol(self) -> BoundedProtocol:
         admits = self._web_config.admits if self._web_config is not None else None

@@ -26,6 +26,8 @@ def server_words(server: ServerSnapshot) -> dict[str, str | None]:
 def _state(server: ServerSnapshot) -> str:
     if server.state is None:
         return "Its state is not known yet."
+    if server.state == "down" and server.life.stopped_on_request:
+        return f"It is stopped: systemd was asked to stop its unit.{_ends(server.counters)}"
     if server.state == "down":
         return f"It is down.{_ends(server.counters)}"
     if server.state == "loading":

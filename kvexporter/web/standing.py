@@ -1,14 +1,27 @@
-"""How a server stands at one moment: one level, by the thresholds of the alerts, and one short sentence. Pure."""
+"""How a server stands at one moment: one level, that of the gravest alert that holds, and one short sentence. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from kvexporter.alerting.conditions import Held, recent_restarts, server_alerts
 from kvexporter.incident_words import counted
 from kvexporter.rules import thresholds as limit
-from kvexporter.snapshot import Incident, PoolSnapshot, ServerSnapshot
+from kvexporter.rules.pool import (
+    ALMOST_FULL,
+    CONTEXT_EXCEEDED,
+    DEFERRED,
+    FILLING_UP,
+    OVERCOMMITTED,
+    PRESSURE,
+    REQUEST_TOO_LONG,
+    RUNS_ON,
+    STALLED,
+)
+from kvexporter.rules.server import CRASH_LOOPING, DOWN, LOADING, OUT_OF_MEMORY
+from kvexporter.snapshot import PoolSnapshot, ServerSnapshot
 from kvexporter.web.amounts import duration, percent
 
 Level = Literal["page", "warning", "unknown", "info", "ok"]
@@ -36,13 +49,13 @@ def standing(server: ServerSnapshot, at: float) -> Standing:
 
 
 def _all(server: ServerSnapshot, at: float) -> Iterator[Standing]:
-    if server.state == "down":
-        yield Standing("page", "Down")
-    yield from _incidents(server, at)
-    overcommitted = (server.geometry.overcommit_ratio or 0.0) > limit.OVERCOMMIT_RATIO
-    if overcommitted and server.pool is not None:
-        yield from _filling(server.pool)
-    yield from _slots(server)
+    held = server_alerts(server, at)
+    if any(one.rule is CRASH_LOOPING for one in held):
+        yield Standing(CRASH_LOOPING.severity, _crash_loop(server, at))
+    yield from _down(server, held)
+    for one in held:
+        if one.rule is not CRASH_LOOPING and one.rule is not DOWN:
+            yield Standing(one.rule.severity, _TEXTS[one.rule.name](server, one, at))
     if server.state == "loading":
         yield Standing("info", "Loading its model")
     if server.catching_up:
@@ -50,60 +63,111 @@ def _all(server: ServerSnapshot, at: float) -> Iterator[Standing]:
     if server.state is None:
         yield Standing("unknown", "Nothing is known of it yet")
     if server.requests_deferred:
-        waits = "waits" if server.requests_deferred == 1 else "wait"
-        yield Standing("info", f"{counted(server.requests_deferred, 'request')} {waits} for a slot")
-    yield _shape(server, overcommitted)
+        yield Standing("info", _deferred(server.requests_deferred))
+    yield _shape(server)
 
 
-def _incidents(server: ServerSnapshot, at: float) -> Iterator[Standing]:
-    lately = [found for found in server.incidents if at - found.ended <= limit.INCIDENT_WINDOW]
+def _down(server: ServerSnapshot, held: tuple[Held, ...]) -> Iterator[Standing]:
+    """Who looks at the page sees at once what the alert says after a while, in case it does not last."""
+    killed = any(one.rule is OUT_OF_MEMORY for one in held)
+    if server.state == "down" and server.life.stopped_on_request:
+        yield Standing("info", "Stopped on request")
+    elif server.state == "down":
+        yield Standing(DOWN.severity, "Down: killed for want of memory" if killed else "Down")
+    elif any(one.rule is DOWN for one in held):
+        yield Standing(DOWN.severity, "Does not answer")
+
+
+def _crash_loop(server: ServerSnapshot, at: float) -> str:
+    restarts = len(recent_restarts(server, at))
+    return f"Crash loop: {restarts} restarts in {duration(limit.CRASH_WINDOW)}, exit code {server.life.exit_code}"
+
+
+def _killed(server: ServerSnapshot, held: Held, at: float) -> str:
+    return f"Killed for want of memory {_ago(at - held.since)}"
+
+
+def _loading(server: ServerSnapshot, held: Held, at: float) -> str:
+    return f"Loading its model for {_minutes(at - held.since)}"
+
+
+def _waiting(server: ServerSnapshot, held: Held, at: float) -> str:
+    return f"{_deferred(server.requests_deferred or 0)}, for {_minutes(at - held.since)}"
+
+
+def _deferred(requests: int) -> str:
+    return f"{counted(requests, 'request')} {'waits' if requests == 1 else 'wait'} for a slot"
+
+
+def _incident(server: ServerSnapshot, held: Held, at: float) -> str:
+    incident = held.incident
+    if incident is None:
+        return "Requests died"
+    lately = [found for found in server.incidents if at - found.ended < limit.INCIDENT_WINDOW]
     if server.open_incident is not None:
         lately.append(server.open_incident)
-    for cause in ("pool", "slot"):
-        of_cause = [found for found in lately if found.cause == cause]
-        if of_cause:
-            yield _incident(of_cause[-1], at, len(of_cause))
-    if server.cascade_since is not None:
-        yield Standing("warning", "Batches find no room in the pool right now")
-    elif server.pressure_at is not None and at - server.pressure_at <= limit.PRESSURE_WINDOW:
-        yield Standing("warning", f"A batch found no room {_ago(at - server.pressure_at)}")
-
-
-def _incident(incident: Incident, at: float, times: int) -> Standing:
+    times = sum(found.cause == incident.cause for found in lately)
     died = counted(incident.requests_failed, "request")
-    more = "" if times == 1 else f", {counted(times, 'time')} in all"
+    more = "" if times <= 1 else f", {counted(times, 'time')} in all"
     if incident.cause == "pool":
-        return Standing("page", f"The pool ran out {_ago(at - incident.ended)}: {died} died{more}")
-    return Standing("warning", f"{died} died of a slot's own limit {_ago(at - incident.ended)}{more}")
+        return f"The pool ran out {_ago(at - incident.ended)}: {died} died{more}"
+    return f"{died} died of a slot's own limit {_ago(at - incident.ended)}{more}"
 
 
-def _filling(pool: PoolSnapshot) -> Iterator[Standing]:
-    left = "" if pool.seconds_to_full is None else f": full in about {duration(pool.seconds_to_full)}"
+def _pressure(server: ServerSnapshot, held: Held, at: float) -> str:
+    if server.cascade_since is not None:
+        return "Batches find no room in the pool right now"
+    return f"A batch found no room {_ago(at - held.since)}"
+
+
+def _almost_full(server: ServerSnapshot, held: Held, at: float) -> str:
+    pool = server.pool or _NO_POOL
+    return f"Almost full{_left(pool) or f': {percent(pool.fill_peak_ratio)} within the last minute'}"
+
+
+def _filling(server: ServerSnapshot, held: Held, at: float) -> str:
+    pool = server.pool or _NO_POOL
     needed = pool.committed_ratio
-    if any(condition.met_by(pool) for condition in limit.POOL_PAGE):
-        yield Standing("page", f"Almost full{left or f': {percent(pool.fill_peak_ratio)} within the last minute'}")
-    if any(condition.met_by(pool) for condition in limit.POOL_WARN):
-        if left:
-            yield Standing("warning", f"Filling up{left}")
-        elif needed is not None and needed > (pool.fill_peak_ratio or 0.0):
-            yield Standing("warning", f"The running requests will need {percent(needed)} of the pool")
-        else:
-            yield Standing("warning", f"Nearly full: {percent(pool.fill_peak_ratio)} within the last minute")
+    if pool.seconds_to_full is not None:
+        return f"Filling up{_left(pool)}"
+    if needed is not None and needed > (pool.fill_peak_ratio or 0.0):
+        return f"The running requests will need {percent(needed)} of the pool"
+    return f"Nearly full: {percent(pool.fill_peak_ratio)} within the last minute"
 
 
-def _slots(server: ServerSnapshot) -> Iterator[Standing]:
-    for slot in server.slots:
-        if slot.stalled is not None and slot.stalled >= limit.STALLED_SECONDS:
-            yield Standing("warning", f"Slot {slot.id}: nothing has changed for {duration(slot.stalled)}")
-    for slot in server.slots:
-        if slot.task_age is not None and slot.task_age >= limit.TASK_AGE_SECONDS:
-            yield Standing("warning", f"Slot {slot.id}: its request has run for {duration(slot.task_age)}")
+def _left(pool: PoolSnapshot) -> str:
+    return "" if pool.seconds_to_full is None else f": full in about {duration(pool.seconds_to_full)}"
 
 
-def _shape(server: ServerSnapshot, overcommitted: bool) -> Standing:
+def _stalled(server: ServerSnapshot, held: Held, at: float) -> str:
+    return f"Slot {held.slot}: nothing has changed for {_minutes(at - held.since)}"
+
+
+def _runs_on(server: ServerSnapshot, held: Held, at: float) -> str:
+    return f"Slot {held.slot}: its request has run for {_minutes(at - held.since)}"
+
+
+_NO_POOL = PoolSnapshot(0, None, None, None, None)
+
+_TEXTS: dict[str, Callable[[ServerSnapshot, Held, float], str]] = {
+    OUT_OF_MEMORY.name: _killed,
+    LOADING.name: _loading,
+    DEFERRED.name: _waiting,
+    CONTEXT_EXCEEDED.name: _incident,
+    REQUEST_TOO_LONG.name: _incident,
+    PRESSURE.name: _pressure,
+    ALMOST_FULL.name: _almost_full,
+    FILLING_UP.name: _filling,
+    STALLED.name: _stalled,
+    RUNS_ON.name: _runs_on,
+}
+"""What is said of each alert that holds. Its level is the alert's severity."""
+
+
+def _shape(server: ServerSnapshot) -> Standing:
     ratio = server.geometry.overcommit_ratio
-    if overcommitted and ratio is not None:
-        return Standing("info", f"Room now, but {ratio:.3g} times the pool is promised")
+    if ratio is not None and ratio > limit.OVERCOMMIT_RATIO:
+        return Standing(OVERCOMMITTED.severity, f"Room now, but {ratio:.3g} times the pool is promised")
     if server.state == "sleeping":
         return Standing("ok", "Sleeps until the next request")
     if ratio is None:
@@ -113,4 +177,8 @@ def _shape(server: ServerSnapshot, overcommitted: bool) -> Standing:
 
 def _ago(seconds: float) -> str:
     # In whole minutes: a text that changes each second would be news each second.
-    return "just now" if seconds < 60 else f"{duration(seconds // 60 * 60)} ago"
+    return "just now" if seconds < 60 else f"{_minutes(seconds)} ago"
+
+
+def _minutes(seconds: float) -> str:
+    return duration(seconds // 60 * 60)

@@ -12,10 +12,12 @@ from kvexporter.facts import (
     UnitEvent,
     UnitExited,
     UnitFailed,
+    UnitNotStarted,
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
     UnitStopped,
+    UnitStopping,
 )
 from kvexporter.llama.events import LogLine
 from tests.support.diagnosing import EXPECTED, recorded
@@ -36,7 +38,7 @@ def test_what_lines_say_comes_through(name: str) -> None:
     "event",
     [
         UnitStarted(), UnitStopped(), UnitExited("exited", "127"), UnitFailed("oom-kill"), UnitRestartScheduled(3),
-        UnitRestartScheduled(None), UnitOutOfMemory(), LinesSuppressed(40),
+        UnitRestartScheduled(None), UnitOutOfMemory(), LinesSuppressed(40), UnitStopping(), UnitNotStarted(),
     ],
 )  # fmt: skip
 def test_what_systemd_says_comes_through(event: UnitEvent) -> None:

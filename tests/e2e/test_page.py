@@ -15,7 +15,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from kvexporter.snapshot import ExporterSnapshot
+from kvexporter.rules.thresholds import DEFERRED_FOR, LOADING_FOR
+from kvexporter.snapshot import ExporterSnapshot, LifeSnapshot
 from kvexporter.web.events import MAX_CLIENTS
 from tests.support.browser import Watched, chromium
 from tests.support.live_page import LivePage
@@ -191,6 +192,46 @@ def test_every_state_has_its_word(browser: Browser) -> None:
         expect(shown.server("loading").locator(".headline")).to_have_text("Loading its model")
         expect(shown.server("asleep").locator(".headline")).to_have_text("Sleeps until the next request")
         assert shown.watched.violations() == []
+
+
+def test_what_the_alerts_page_for_is_to_be_acted_on_and_what_was_stopped_is_not(browser: Browser) -> None:
+    at = exporter().at
+    lives = {
+        "looping": LifeSnapshot(restarts_at=(at - 90, at - 60, at - 30), exited_at=at - 30, exit_code="127"),
+        "killed": LifeSnapshot(oom_killed_at=at - 130),
+        "waiting": LifeSnapshot(deferred_since=at - DEFERRED_FOR),
+        "slow to load": LifeSnapshot(loading_since=at - LOADING_FOR),
+        "stopped": LifeSnapshot(down_since=at - 600, stopped_on_request=True),
+    }
+    servers = [
+        replace(DOWN, name="looping", life=lives["looping"]),
+        replace(SPLIT, name="killed", life=lives["killed"]),
+        replace(SPLIT, name="waiting", requests_deferred=2, life=lives["waiting"]),
+        replace(LOADING, name="slow to load", life=lives["slow to load"]),
+        replace(DOWN, name="stopped", life=lives["stopped"]),
+    ]
+    with LivePage(exporter(*servers)) as served, Shown(browser, served) as shown:
+        expect(shown.page.locator("#summary")).to_have_text("5 servers: 2 act now, 2 watch, 1 note")
+        for name, level, headline in (
+            ("looping", "Act now", "Crash loop: 3 restarts in 15 min, exit code 127"),
+            ("killed", "Act now", "Killed for want of memory 2 min ago"),
+            ("waiting", "Watch", "2 requests wait for a slot, for 5 min"),
+            ("slow to load", "Watch", "Loading its model for 15 min"),
+            ("stopped", "Note", "Stopped on request"),
+        ):
+            expect(shown.server(name).locator(".level")).to_have_text(level)
+            expect(shown.server(name).locator(".headline")).to_have_text(headline)
+        shown.server("stopped").locator("summary").first.click()
+        expect(
+            shown.server("stopped").get_by_text("It is stopped: systemd was asked to stop its unit.")
+        ).to_be_visible()
+        assert not shown.watched.is_wider_than_the_screen()
+        assert shown.watched.violations() == []
+
+        # The operator starts the first again, and the loop is over.
+        now = served.shown
+        served.shown = replace(now, servers=(replace(SPLIT, name="looping"), *now.servers[1:]))
+        expect(shown.server("looping").locator(".level")).to_have_text("Fine")
 
 
 # ---- many servers, small screens, dark rooms

@@ -22,10 +22,12 @@ from tests.fuzz.mutations import mutated_bytes, mutated_json, mutated_lines
 SLOTS = st.sampled_from((0, 1, 2, 3, 3, 255, 1023, 1024, 9999))
 TASKS = st.none() | st.integers(0, 12) | st.just(10**12 - 1)
 TOKENS = st.integers(0, 9000) | st.sampled_from((0, 1, 2**20, 10**12 - 1))
+PARTS = st.sampled_from((0.0, 0.001, 0.1, 0.62, 1.0))
 WORDS = st.sampled_from(("KILL", "127", "oom-kill", "a" * 256, "\ud800", "", "\n"))
 
 EVENTS: st.SearchStrategy[ev.Event] = st.one_of(
     st.builds(ev.TaskLaunched, SLOTS, TASKS, st.booleans()),
+    st.builds(ev.SlotChosen, SLOTS, PARTS, PARTS, st.sampled_from((0.001, 1.0))),
     st.builds(ev.PromptStarted, SLOTS, TASKS, TOKENS, TOKENS),
     st.builds(ev.PromptReused, SLOTS, TASKS, TOKENS),
     st.builds(ev.PromptProgress, SLOTS, TASKS, TOKENS, st.sampled_from((0.0, 0.01, 0.62, 1.0, 999.0)), st.just(0.01)),
@@ -53,7 +55,8 @@ UNIT_EVENTS: st.SearchStrategy[facts.UnitEvent] = st.one_of(
     st.builds(facts.UnitFailed, WORDS),
     st.builds(facts.UnitRestartScheduled, st.none() | st.integers(0, 10**18)),
     st.builds(facts.LinesSuppressed, st.integers(0, 2**40)),
-    st.sampled_from((facts.UnitStarted(), facts.UnitStopped(), facts.UnitOutOfMemory())),
+    st.sampled_from((facts.UnitStarted(), facts.UnitStopping(), facts.UnitStopped(), facts.UnitNotStarted())),
+    st.just(facts.UnitOutOfMemory()),
 )
 
 SAMPLES = st.none() | st.builds(

@@ -6,10 +6,12 @@ import os
 import re
 import selectors
 import shlex
+import signal
 import subprocess
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kvexporter.lint.findings import Finding
@@ -243,8 +245,69 @@ def test_both_operators_starts_are_judged_as_they_turned_out() -> None:
     assert codes("-m q.gguf -c 262144 -np 4 -kvu --kv-unified-per-slot 131072") == {"pool-overcommitted"}
 
 
-def test_a_router_is_not_told_about_pools() -> None:
-    assert not _found(["--models-dir", "/models", "--metrics"])
+_ROUTERS = {
+    "-c 65536 -np 4 -kvu": "no-model pool-overcommitted",
+    "-c 65536 -np 4 --no-kv-unified": "no-model",
+    "-c 65536": "no-model pool-overcommitted",
+    "": "no-model pool-overcommitted",
+    "--models-dir /models": "pool-overcommitted",
+    "--models-dir /models -np 4 -c 65536 --no-kv-unified": "",
+    "--models-dir /models -c 65536 -np 4 -kvu": "pool-overcommitted",
+    "--models-dir /models -c 65536 -np 4 -kvu --kv-unified-per-slot 16384": "",
+    # Of what is not given here, the presets may tell.
+    "--models-preset /models.ini": "",
+    "--models-preset /models.ini -c 65536": "",
+    "--models-preset /models.ini -c 65536 -np 4 -kvu": "pool-overcommitted",
+    "--version": "",
+    "--help": "",
+}
+
+
+@pytest.mark.parametrize("line", _ROUTERS)
+def test_a_routers_options_are_judged_as_those_of_each_model_it_loads(line: str) -> None:
+    found = _found(shlex.split(line))
+    assert sorted(finding.code for finding in found) == _ROUTERS[line].split()
+    for finding in found:
+        if finding.code == "pool-overcommitted":
+            assert finding.consequence.endswith("Each model that the router loads gets such a pool.")
+
+
+def test_without_a_model_the_line_is_a_routers_or_on_older_builds_a_mistake() -> None:
+    (note,) = _found(["-np", "4", "--no-kv-unified"])
+    assert (note.severity, note.text) == ("note", "no model is given: the server becomes a router")
+    (note,) = _found(["-np", "4", "--no-kv-unified"], 7218)
+    assert note.severity == "note"
+    (error,) = (finding for finding in _found(["-np", "4"], 7217) if finding.code == "no-model")
+    assert (error.severity, error.text) == ("error", "no model is given, and builds before b7218 need one")
+
+
+@pytest.mark.real_server
+def test_a_real_routers_model_has_the_pool_that_the_routers_options_tell(tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").symlink_to(tiny_model())
+    binary, port = llama_server_binary(), free_port()
+    own = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_")}
+    line = f"--models-dir {tmp_path} --port {port} -t 1 -c 1024 -np 4 -kvu --kv-unified-per-slot 512"
+    with (tmp_path / "log").open("wb") as log:
+        router = subprocess.Popen(
+            [binary, *shlex.split(line)], env={**own, "LD_LIBRARY_PATH": str(binary.parent)},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        asked, match = False, None
+        while match is None:
+            said = (tmp_path / "log").read_text(errors="replace")
+            assert time.monotonic() < deadline, said
+            if not asked and "listening on" in said:
+                asked = httpx.post(
+                    f"http://127.0.0.1:{port}/models/load", json={"model": "tiny"}, timeout=30
+                ).is_success
+            match = INITIALIZING.search(said)
+            time.sleep(0.1)
+        assert match.groups() == ("4", "512", "true")
+    finally:
+        os.killpg(router.pid, signal.SIGKILL)  # with the models' servers
+        router.wait(20)
 
 
 def test_the_table_is_written_by_the_script_that_says_so(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from kvexporter.llama.events import (
     RequestFailed,
     Sleeping,
     SlidingWindowCache,
+    SlotChosen,
     SlotCleared,
     SlotContext,
     SlotPurged,
@@ -175,6 +176,16 @@ GEOMETRY: list[tuple[str, Event]] = [
 ]
 
 TASK: list[tuple[str, Event]] = [
+    (
+        "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, sim_best = 0.643 (> 0.100 thold), "
+        "f_keep = 0.871",
+        SlotChosen(0, 0.643, 0.871, 0.001),
+    ),
+    (
+        "868.50.896.345 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, f_sim_best = 0.998 "
+        "(> 0.100 thold), f_keep = 1.000",
+        SlotChosen(0, 0.998, 1.0, 0.001),
+    ),
     ("slot launch_slot_: id  1 | task 3 | processing task", TaskLaunched(1, 3)),
     ("slot launch_slot_: id  1 | task 3 | processing task, is_child = 0", TaskLaunched(1, 3, child=False)),
     ("slot launch_slot_: id  1 | task 3 | processing task, is_child = 1", TaskLaunched(1, 3, child=True)),
@@ -448,9 +459,7 @@ IGNORED = [
     "0.00.002.543 I cmn  common_param: system_info: n_threads = 1 (n_threads_batch = 1) / 2 | CPU : SSE3 = 1 | ",
     # Choosing a slot, and its timings that are not tokens.
     "slot get_availabl: id  1 | task -1 | selected slot by lcp similarity, max_lcp_len = 10, similarity = 0.5",
-    "slot get_availabl: id  1 | task -1 | selected slot by LCP similarity, sim_best = 0.998 (> 0.1 thold), f_keep = 1",
-    "868.50.896.345 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, f_sim_best = 0.998 "
-    "(> 0.100 thold), f_keep = 0.998",
+    "slot get_availabl: id  1 | task -1 | selected slot by LCP similarity, sim_best = nan (> 0.100 thold), f_keep = 1",
     "slot get_availabl: id  1 | task -1 | selected slot by LRU, t_last = 71783813801",
     "0.00.382.783 I slot print_timing: id  1 | task 2 |    graphs reused =         19",
     "draft acceptance rate = 0.87923 (  182 accepted /   207 generated)",

@@ -76,7 +76,7 @@ IGNORED = re.compile(
     rb"""
     \s*(?:
       # choosing and preparing a slot
-      selected\ slot\ by\ L | -\ skipping,\  | sampler\ (?:chain|params): | init\ sampler, | saving\ idle\ slot
+      selected\ slot\ by\ LRU | -\ skipping,\  | sampler\ (?:chain|params): | init\ sampler, | saving\ idle\ slot
     | speculative\ decoding\ context\ not\ initialized | graphs\ reused\ = | input\ truncated,
       # the prompt cache in host memory
     | prompt\ cache\ (?:is\ enabled|update\ took) | use\ `--cache-ram | for\ more\ info\ see | updating\ prompt\ cache

@@ -294,3 +294,19 @@ def test_conversations_that_grow_are_told_though_their_turns_never_coincide() ->
 
 def test_requests_of_the_same_sizes_that_go_on_with_nothing_are_no_conversations() -> None:
     assert pool_of(growing_agents(started(), reuse=False)).seconds_to_full is None
+
+
+@pytest.mark.parametrize(("size", "fits"), [(3_900, True), (4_500, False)])
+def test_a_prompt_of_untold_size_is_taken_to_be_as_large_as_seven_of_ten_requests_are_at_most(
+    size: int, fits: bool
+) -> None:
+    """1,000 to 5,000 and 4,500 itself: 3.5 steps from the first of six is 4,250, and 4,500 + 4,250 are too much for
+    8,192. With 3,900 it is 3,950, which fits."""
+    story = started()
+    for task, other in enumerate((1000, 2000, 3000, 4000, 5000), start=1):
+        story.line(LAUNCH.format(0, task, 0)).line(PROMPT.format(0, task, other)).wait(1)
+        story.line(RELEASE.format(0, task, other)).wait(1)
+    story.line(LAUNCH.format(0, 7, 0)).line(LAUNCH.format(1, 8, 0)).line(PROMPT.format(0, 7, size))
+    for held in range(0, 600, 100):
+        story.line(f"slot update_slots: id  0 | task 7 | n_tokens = {held}, memory_seq_rm [{held}, end)").wait(1)
+    assert (pool_of(story).seconds_to_full is None) == fits

@@ -36,10 +36,11 @@ def restarted(server: Server) -> Server:
 
 
 def told(server: Server) -> ServerSnapshot:
-    """All that the log tells. Whether it answers now, and time that passed while nobody looked, are not the log's."""
+    """All that the log tells. Whether it answers now and since when, and time that nobody looked, are not the log's."""
     snapshot = server.snapshot(1e9)
     pool = replace(snapshot.pool, fill_peak_ratio=None) if snapshot.pool is not None else None
-    return replace(snapshot, up=None, fill_seconds=None, pool=pool)
+    life = replace(snapshot.life, down_since=None, loading_since=None)
+    return replace(snapshot, up=None, life=life, fill_seconds=None, pool=pool)
 
 
 def cuts(lines: list[bytes]) -> list[int]:

@@ -13,10 +13,12 @@ from kvexporter.facts import (
     UnitEvent,
     UnitExited,
     UnitFailed,
+    UnitNotStarted,
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
     UnitStopped,
+    UnitStopping,
 )
 from kvexporter.llama import events as ev
 from kvexporter.llama.log import parse_line
@@ -55,6 +57,8 @@ def test_every_line_of_a_recording_arrives_as_it_was_read(log: Path) -> None:
         UnitRestartScheduled(24),
         UnitOutOfMemory(),
         LinesSuppressed(967),
+        UnitStopping(),
+        UnitNotStarted(),
     ],
     ids=repr,
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from kvexporter.facts import GpuReport, GpuSample, HostMemory
 from kvexporter.llama.model_shape import ModelShape
@@ -12,7 +15,10 @@ from kvexporter.pool_geometry import Geometry
 from kvexporter.reports.plan import Free, Plan, free_memory, make_plan
 from kvexporter.reports.plan_clients import client_settings
 from kvexporter.reports.plan_facts import PlanError, Said, plan_of
+from kvexporter.reports.plan_json import plan_json
+from kvexporter.reports.plan_markdown import plan_markdown
 from kvexporter.reports.plan_running import ModelFile, Running
+from kvexporter.reports.plan_text import print_plan
 from kvexporter.reports.plan_told import NoServerError, Told, only_server
 from kvexporter.request_sizes import size_facts
 from kvexporter.sizing import RequestSizeFacts, SizingFacts
@@ -115,14 +121,31 @@ def test_the_first_that_is_enough_is_sure_for_the_percentile_and_fits() -> None:
 
 def test_where_none_fits_there_is_no_first_one() -> None:
     facts = SizingFacts(3, kv_bytes_per_token=163_840.0, cache_type_k="f16", cache_type_v="f16", memory_bytes=1 << 20)
-    assert make_plan(None, facts, RequestSizeFacts(p95=6100), ()).first is None
-    assert make_plan(None, facts, RequestSizeFacts(), ()).first is None
+    plan = make_plan(None, facts, RequestSizeFacts(p95=6100), ())
+    assert plan.first is None
+    # The least: one slot of 6,144 tokens at q8_0, 34/32 bytes a number in place of 2.
+    least = 6144 * 163_840 * 34 / 64 / 2**20
+    assert plan.why_none is not None
+    assert f"the cache takes {least:.0f} MiB at least, and there are 1.00 MiB for it" in plan.why_none
+    unmeasured = make_plan(None, facts, RequestSizeFacts(), ())
+    assert unmeasured.first is None
+    assert "say --p95" in (unmeasured.why_none or "")
 
 
 def test_requests_longer_than_the_training_context_have_no_configuration_that_is_enough() -> None:
     facts = SizingFacts(slots=4, kv_bytes_per_token=100.0, memory_bytes=1 << 34, context_train=32_768)
-    assert make_plan(None, facts, RequestSizeFacts(p95=32_768), ()).first is not None
-    assert make_plan(None, facts, RequestSizeFacts(p95=50_000), ()).first is None
+    enough = make_plan(None, facts, RequestSizeFacts(p95=32_768), ())
+    assert (enough.first is not None, enough.why_none) == (True, None)
+    plan = make_plan(None, facts, RequestSizeFacts(p95=50_000), ())
+    assert plan.first is None
+    assert plan.why_none is not None
+    assert "95 % of them hold up to 50,000 tokens, and the model was trained on no more than 32,768" in plan.why_none
+    assert "Have the clients keep to no more than 32,768 tokens" in plan.why_none
+    text = io.StringIO()
+    print_plan(plan, Console(file=text, width=80))
+    assert plan.why_none in " ".join(text.getvalue().split())
+    assert plan.why_none in plan_markdown(plan)
+    assert json.loads(plan_json(plan))["why_none_is_enough"] == plan.why_none
 
 
 def test_an_overcommitted_pool_is_never_the_first_one() -> None:

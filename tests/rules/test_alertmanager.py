@@ -23,6 +23,8 @@ CONFIG = ROOT / "alerts" / "alertmanager.yaml"
 HERE = {"job": "kvexporter", "instance": "gpu1:9889", "server": "main"}
 ELSEWHERE = {"job": "kvexporter", "instance": "gpu2:9889", "server": "main"}
 OTHER = {"job": "kvexporter", "instance": "gpu1:9889", "server": "other"}
+CONTEXT_ERRORS = {"LlamaContextExceeded", "LlamaRequestTooLong"}
+"""They tell of requests that died, whatever became of the server since."""
 
 
 def amtool(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -94,15 +96,23 @@ def silenced(alertmanager: Alertmanager, *alerts: tuple[str, dict[str, str]]) ->
         httpx.post(url, json=over, timeout=10, trust_env=False).raise_for_status()
 
 
-def test_a_down_server_silences_all_its_pools_alerts_and_nobody_elses(alertmanager: Alertmanager) -> None:
+@pytest.mark.parametrize("gone", [("LlamaServerDown", HERE), ("LlamaServerCrashLooping", {**HERE, "code": "139"})])
+def test_a_server_that_is_gone_silences_what_needs_a_server_and_nobody_elses(
+    alertmanager: Alertmanager, gone: tuple[str, dict[str, str]]
+) -> None:
     pool = [alert.name for alert in POOL.alerts]
-    alerts = [("LlamaServerDown", HERE), *((name, HERE) for name in pool), *((name, OTHER) for name in pool)]
-    found = silenced(alertmanager, *alerts)
+    found = silenced(alertmanager, gone, *((name, HERE) for name in pool), *((name, OTHER) for name in pool))
     # The other server's warnings are silenced by its own page; that is another rule.
-    assert {name for name, server in found if server == "main"} == set(pool)
-    assert not {"LlamaContextExceeded", "LlamaRequestTooLong", "LlamaSlotStalled"} & {
+    assert {name for name, server in found if server == "main"} == set(pool) - CONTEXT_ERRORS
+    assert not {*CONTEXT_ERRORS, "LlamaPoolAlmostFull", "LlamaSlotStalled"} & {
         name for name, server in found if server == "other"
     }
+
+
+@pytest.mark.parametrize("name", sorted(CONTEXT_ERRORS))
+def test_requests_that_died_before_a_server_went_down_are_told(alertmanager: Alertmanager, name: str) -> None:
+    alerts = [(name, HERE), ("LlamaServerDown", HERE), ("LlamaServerOutOfMemory", HERE)]
+    assert silenced(alertmanager, *alerts) == set()
 
 
 def test_a_page_silences_the_warnings_of_the_same_pool_only(alertmanager: Alertmanager) -> None:

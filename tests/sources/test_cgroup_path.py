@@ -32,6 +32,14 @@ ID = "0123456789abcdef" * 4
         (f"5:memory:/docker/{ID}\n1:name=systemd:/docker/{ID}\n", Placement(container=ID)),
         (f"0::/machine.slice/libpod-{ID}.scope/container\n", Placement(container=ID)),
         (f"0::/system.slice/llama.service/libpod-payload-{ID}\n", Placement("llama.service", container=ID)),
+        (f"0::/system.slice/llama.service/libpod-payload-{ID}/container\n", Placement("llama.service", container=ID)),
+        (
+            f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service/libpod-payload-{ID}\n",
+            Placement("llama.service", user=1000, container=ID),
+        ),
+        # Not the container's unit: the engine's, which runs all of them.
+        (f"0::/system.slice/k3s.service/kubepods/besteffort/pod1/{ID}\n", Placement(container=ID)),
+        (f"0::/system.slice/llama.service/libpod-payload-{ID[::-1]}/docker/{ID}\n", Placement(container=ID)),
         (
             f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container\n",
             Placement(container=ID),

@@ -44,6 +44,34 @@ def test_between_thorough_looks_only_new_processes_are_looked_at(tree: ProcTree)
     assert [found.pid for found in search.find()] == [70, 71]
 
 
+def test_between_thorough_looks_a_listening_server_is_the_same_until_it_ends(tree: ProcTree) -> None:
+    process = tree.add(70, "llama-server", comm="llama-server")
+    search = Discovery(tree.path)
+    (first,) = search.find()
+    assert first.listen_ports == ()
+    (process / "cmdline").write_bytes(b"llama-server\0--port\x008081\0")
+    (again,) = search.find(thorough=False)
+    assert again.arguments == ("llama-server", "--port", "8081")  # where it listens is awaited
+
+
+def test_a_server_that_was_found_listening_is_read_anew_only_when_it_is_another_one() -> None:
+    search = Discovery()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        code = "import os, sys; os.execv('/bin/sleep', ['llama-server', '60'])"
+        listener.set_inheritable(True)
+        process = subprocess.Popen([sys.executable, "-c", code], pass_fds=[listener.fileno()])
+    try:
+        (first,) = wait_for("the server", lambda: [f for f in search.find() if f.pid == process.pid])
+        assert first.listen_ports == (port,)
+        (again,) = [f for f in search.find(thorough=False) if f.pid == process.pid]
+        assert again is first
+    finally:
+        process.kill()
+        process.wait()
+    assert [f for f in search.find(thorough=False) if f.pid == process.pid] == []
+
+
 def become_server(process: Path) -> None:
     (process / "comm").write_text("llama-server\n")
     (process / "cmdline").write_bytes(b"llama-server\0")

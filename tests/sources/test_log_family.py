@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kvexporter.sources import log_family
 from kvexporter.sources.log_family import family, rotated
 
 
@@ -82,3 +83,15 @@ def test_a_packed_file_beside_its_plain_one_and_what_is_no_file_are_left_out(tmp
 
 def test_without_a_folder_there_is_nothing(tmp_path: Path) -> None:
     assert family(str(tmp_path / "missing" / "a.log")) == []
+
+
+@pytest.mark.parametrize("how", ["a.log.{}", "a.log-2026{:06d}", "a.log-2026{:06d}.gz"])
+def test_of_thousands_of_rotated_files_the_newest_are_looked_at(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_family, "MOST_MEMBERS", 3)
+    (tmp_path / "a.log").touch()
+    for number in range(1, 21):
+        (tmp_path / how.format(number)).touch()
+    newest = (3, 2, 1) if how == "a.log.{}" else (18, 19, 20)
+    assert names(tmp_path / "a.log") == [*(how.format(number) for number in newest), "a.log"]

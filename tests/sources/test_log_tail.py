@@ -332,3 +332,37 @@ def test_nothing_is_left_open(log: LogFile) -> None:
         reader.restart()
     reader.tail.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("filling", [b"\0", b"x"], ids=["NULs", "no line end"])
+def test_a_packed_gibibyte_without_a_line_is_passed_over_in_small_steps(tmp_path: Path, filling: bytes) -> None:
+    mebibyte = gzip.compress(filling * (1 << 20))
+    (tmp_path / "llama.log.1.gz").write_bytes(mebibyte * 1024)  # 1 MiB on the disk
+    log = LogFile(tmp_path / "llama.log")
+    log.write(2)
+    reader = Reader(log.path)
+    reader.tail.open(None, seek="head")
+    steps = 0
+    while not reader.read(budget=0.0).complete:
+        assert reader.last.failure is None
+        steps += 1
+    assert steps >= 1024, "no step unpacked more than a mebibyte"
+    assert reader.lines[-2:] == [b"line 0", b"line 1"]
+    assert [len(line) for line in reader.lines[:-2]] == ([] if filling == b"\0" else [MAX_LINE])
+    assert reader.gaps == 0
+    log.close()
+
+
+def test_lines_behind_a_packed_hole_of_many_steps_are_read(tmp_path: Path) -> None:
+    hole = gzip.compress(b"\0" * (1 << 20)) * 5
+    (tmp_path / "llama.log.1.gz").write_bytes(hole + gzip.compress(b"\0line 0\nline 1\n"))
+    log = LogFile(tmp_path / "llama.log")
+    log.write_bytes(b"line 2\n")
+    reader = Reader(log.path)
+    reader.tail.open(None, seek="head")
+    while not reader.lines:
+        reader.read(budget=0.0)
+    reader.restart()
+    reader.read()
+    assert (reader.numbers, reader.gaps) == ([0, 1, 2], 0)
+    log.close()

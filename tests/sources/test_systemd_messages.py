@@ -5,16 +5,20 @@ from kvexporter.facts import (
     UnitEvent,
     UnitExited,
     UnitFailed,
+    UnitNotStarted,
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
     UnitStopped,
+    UnitStopping,
 )
 from kvexporter.sources.systemd_messages import unit_event
 
 UNIT = "llama-server.service"
 # From systemd's sd-messages.h.
 STARTED = "39f53479d3a045ac8e11786248231fbf"
+STOPPING = "de5b426a63be47a7b6ac3eaac82e2f6f"
+NOT_STARTED = "be02cf6855d2428ba40df7e9d022f03d"
 STOPPED = "9d1aaa27d60140bd96365438aad20286"
 EXIT = "98e322203f7a4ed290d09fe03c09fe15"
 FAILURE = "d9b373ed55a64feb8242e02dbe79a49c"
@@ -34,12 +38,19 @@ def from_pid_1(message_id: str, **fields: str) -> UnitEvent | None:
 
 def test_each_message_of_systemd_becomes_its_event() -> None:
     assert from_pid_1(STARTED) == UnitStarted()
+    assert from_pid_1(STOPPING) == UnitStopping()
     assert from_pid_1(STOPPED) == UnitStopped()
+    assert from_pid_1(NOT_STARTED, JOB_RESULT="dependency") == UnitNotStarted()
     assert from_pid_1(EXIT, EXIT_CODE="exited", EXIT_STATUS="127", COMMAND="ExecStart") == UnitExited("exited", "127")
     assert from_pid_1(FAILURE, UNIT_RESULT="oom-kill") == UnitFailed("oom-kill")
     assert from_pid_1(RESTART, N_RESTARTS="24") == UnitRestartScheduled(24)
     assert from_pid_1(OOM) == UnitOutOfMemory()
     assert from_pid_1(OOMD) == UnitOutOfMemory()
+
+
+def test_a_start_that_failed_by_itself_is_told_once_with_its_result() -> None:
+    assert from_pid_1(NOT_STARTED, JOB_RESULT="failed") is None
+    assert from_pid_1(FAILURE, UNIT_RESULT="exit-code") == UnitFailed("exit-code")
 
 
 def test_a_killing_signal_is_named() -> None:

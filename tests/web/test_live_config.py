@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -16,6 +17,7 @@ from kvexporter.web import live_config
 from kvexporter.web.config_file import WebConfig, load_web_config
 from kvexporter.web.live_config import FRESH_SECONDS, LiveWebConfig
 from tests.support.certificates import Authority, make_server_files
+from tests.support.dead_disk import unanswering
 from tests.support.web_server import ALICE, TLS, RunningWeb
 
 VERIFIED = "  client_ca_file: ca.crt\n  client_auth_type: RequireAndVerifyClientCert\n"
@@ -46,6 +48,11 @@ def age(folder: Path, seconds: float = 60.0) -> None:
     """Give all files an older time, so that they count as settled."""
     for path in folder.rglob("*"):
         os.utime(path, (time.time() - seconds,) * 2)
+
+
+def looked_at(live: LiveWebConfig) -> LiveWebConfig:
+    asyncio.run(live.look())
+    return live
 
 
 def connects(running: RunningWeb, folder: Path, client: Path | None = None) -> int:
@@ -200,10 +207,10 @@ def test_settled_files_are_not_read_again(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(live_config, "load_web_config", load)
     first = live.context
     for _ in range(100):
-        assert live.context is first
+        assert looked_at(live).context is first
     assert reads == []
     os.utime(folder / "server.key")
-    assert live.context is first, "nothing but the time has changed"
+    assert looked_at(live).context is first, "nothing but the time has changed"
     assert reads
 
 
@@ -215,5 +222,27 @@ def test_a_second_change_within_one_tick_of_the_file_system_is_noticed(folder: P
     before = path.stat()
     path.write_text("http_server_config: {headers: {X-XSS-Protection: '0'}}\n"[:55])
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert looked_at(live).config is not None
     assert live.config is not None
     assert live.config.http_server_config.headers == {"X-XSS-Protection": "0"}
+
+
+@pytest.mark.parametrize("name", ["web.yml", "server.crt"])
+def test_files_that_do_not_answer_keep_nobody_waiting_and_all_as_it_was(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(live_config, "LOOK_SECONDS", 0.5)
+    with web(folder, TLS + ALICE) as running:
+        assert connects(running, folder) == 401
+        with unanswering(folder / name):
+            for _ in range(3):
+                assert connects(running, folder) == 401
+            alice = running.curl("--cacert", folder / "ca.crt", "--user", "alice:fakepassword")
+            assert alice[0] == 200
+        running.write(TLS)
+        give_up = time.monotonic() + 30
+        while connects(running, folder) != 200:
+            assert time.monotonic() < give_up
+    # What the pipe gave at its end may have been said as well: it is no certificate.
+    said = [message for message in errors(caplog) if "does not answer" in message]
+    assert said == ["web configuration cannot be read: its disk or network does not answer; the last one stays"]

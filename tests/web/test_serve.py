@@ -14,6 +14,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kvexporter.options import ListenAddress
+from kvexporter.web import protocol
 from kvexporter.web.app import create_app
 from kvexporter.web.protocol import BoundedProtocol
 from kvexporter.web.serve import MAX_CONNECTIONS, ListenError, WebServer, serve
@@ -303,16 +304,65 @@ def test_an_upgrade_to_websocket_is_an_ordinary_request() -> None:
     with_server(test)
 
 
-def test_more_connections_than_the_bound_are_turned_away_and_others_served_afterwards() -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"], ids=str)
+def test_any_number_of_clients_that_say_nothing_more_do_not_keep_a_scrape_out(sent: bytes) -> None:
     async def test(server: WebServer) -> None:
-        held = [await connect(server) for _ in range(MAX_CONNECTIONS)]
-        assert (await get(server)).status_code == 503
+        held = []
+        for _ in range(200):
+            held.append(await connect(server))
+            held[-1][1].write(sent)
+        for _ in range(5):
+            assert (await get(server)).status_code == 200
+        assert server.connections < MAX_CONNECTIONS
+        # The oldest made room.
+        await until_closed(held[0][0])
         for _, writer in held:
+            writer.close()
+
+    with_server(test)
+
+
+def test_a_half_request_gives_its_place_before_a_connection_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "PATIENCE_SECONDS", 0.0)
+
+    async def test(server: WebServer) -> None:
+        kept, asking = await connect(server)
+        asking.write(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+        await kept.readuntil(b"healthy.\n")
+        slow = [await connect(server) for _ in range(2 * MAX_CONNECTIONS)]
+        await until_closed(slow[0][0])
+        asking.write(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await kept.readuntil(b"\r\n")
+        for writer in (asking, *(writer for _, writer in slow)):
+            writer.close()
+
+    with_server(test)
+
+
+def test_while_all_places_are_taken_by_answers_under_way_others_are_turned_away_and_served_afterwards() -> None:
+    entered, go_on = asyncio.Semaphore(0), asyncio.Event()
+    usual = app()
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/wait":
+            entered.release()
+            await go_on.wait()
+        await usual(scope, receive, send)
+
+    async def test(server: WebServer) -> None:
+        held = [await connect(server) for _ in range(MAX_CONNECTIONS - 1)]
+        for _, writer in held:
+            writer.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+            await entered.acquire()
+        assert (await get(server)).status_code == 503
+        go_on.set()
+        for reader, writer in held:
+            assert b"404" in await reader.readuntil(b"\r\n")
             writer.close()
         await until(lambda: server.connections == 0)
         assert (await get(server)).status_code == 200
 
-    with_server(test)
+    with_server(test, application=waiting)
 
 
 def test_stopping_ends_idle_connections_and_frees_the_port() -> None:

@@ -1,0 +1,308 @@
+"""The real daemon with its files on a disk that really hangs, before or after it starts: all else goes on.
+
+See tests/support/hanging_disk.py. Each waits as long as the daemon does in earnest, so this takes some minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kvexporter.daemon import CONFIG_SECONDS, START_SECONDS
+from kvexporter.headers import READ_SECONDS
+from kvexporter.keeper import HANGING_SECONDS, OPEN_SECONDS
+from kvexporter.reading.link import SILENT_SECONDS
+from kvexporter.web.live_config import LOOK_SECONDS
+from tests.support.background import background_servers
+from tests.support.beside_hanging import COUNT, SLOWEST, Scraping, config, line, wait_held, with_journal
+from tests.support.exporter import Exporter
+from tests.support.hanging_disk import HangingDisk, hanging_disk
+from tests.support.http_servers import Request, answering, by_path
+from tests.support.journal_entries import entry
+from tests.support.journal_files import LiveJournalFile, journal_from_export
+from tests.support.paths import RECORDINGS, free_port, wait_for
+from tests.support.tiny_model import KV_BYTES_PER_TOKEN_F16, tiny_model
+from tests.support.webhook_receiver import WebhookReceiver
+
+SLOTS = b'[{"id":0,"id_task":7,"n_ctx":4096,"is_processing":true,"n_prompt_tokens":1234,"next_token":{"n_decoded":5}}]'
+PROPS = b'{"default_generation_settings":{"n_ctx":4096},"total_slots":1,"build_info":"b11434-0","model_path":"m.gguf"}'
+PATHS = {"/health": answering(), "/props": answering(PROPS), "/slots": answering(SLOTS)}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[HangingDisk]:
+    with hanging_disk(tmp_path / "hanging") as made:
+        yield made
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Iterator[LiveJournalFile]:
+    """The journal of a server whose disk is well."""
+    with LiveJournalFile(tmp_path / "good", unit="good.service") as journal:
+        journal.write(line(0))
+        yield journal
+
+
+@contextmanager
+def starting(exporter: Exporter) -> Iterator[Exporter]:
+    """The exporter, which may never be ready."""
+    exporter.launch()
+    try:
+        yield exporter
+    finally:
+        exporter.__exit__(None, None, None)
+
+
+@contextmanager
+def notified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """What systemd would hear of programs that are started."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(folder / "notify"))
+        notify.settimeout(START_SECONDS + 30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(folder / "notify"))
+        yield notify
+
+
+@contextmanager
+def process_of_server(folder: Path, model: Path, port: int) -> Iterator[None]:
+    """A process that looks like a llama-server with this model, to whoever does not ask it anything."""
+    # A script is none, whatever it calls itself: this is a program of that name.
+    program, script = folder / "llama-server", folder / "standin.py"
+    shutil.copy(Path(sys.executable).resolve(), program)
+    script.write_text(
+        "import socket, sys, time\nkept = socket.create_server(('127.0.0.1', int(sys.argv[-1])))\ntime.sleep(600)\n"
+    )
+    libraries = str(sysconfig.get_config_var("LIBDIR"))
+    process = subprocess.Popen(
+        [program, script, "-m", model, "-c", "4096", "-np", "1", "--port", str(port)],
+        env={**os.environ, "PYTHONHOME": sys.base_prefix, "LD_LIBRARY_PATH": libraries},
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+# ---- while it runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("from_the_start", [False, True], ids=["later", "from the start"])
+def test_a_model_file_that_hangs_holds_up_nothing_and_is_read_when_its_disk_goes_on(
+    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path, from_the_start: bool
+) -> None:
+    model, port = disk.path / "model.gguf", free_port()
+    shutil.copyfile(tiny_model(), model)
+    exporter = Exporter(config(with_journal(good), {"name": "bad", "url": f"http://127.0.0.1:{port}"}))
+    with starting(exporter):
+        if not from_the_start:
+            exporter.wait_ready()
+        else:
+            exporter.kill()
+        disk.hang()
+        with process_of_server(tmp_path, model, port):
+            if from_the_start:
+                exporter.launch()
+                exporter.wait_ready()
+            wait_held(exporter.pid)
+            with Scraping(exporter, good):
+                wait_for(
+                    "the model's file to be given up",
+                    lambda: "bad: nothing is computed from its model's file" in exporter.log(),
+                    READ_SECONDS + 60,
+                )
+                assert exporter.scrape().all("llama_kv_bytes_per_token", server="bad") == []
+                disk.go_on()
+                exporter.wait_value(KV_BYTES_PER_TOKEN_F16, "llama_kv_bytes_per_token", 60, server="bad")
+
+
+async def demanding(request: Request, writer: object) -> None:
+    """Answer whoever has the key."""
+    allowed = request.headers.get("authorization") == "Bearer sesame" or request.target == "/health"
+    await (by_path(PATHS) if allowed else answering(b"{}", 401))(request, writer)  # type: ignore[arg-type]
+
+
+def test_a_key_file_that_hangs_holds_up_nobody_and_its_server_is_asked_with_the_key_of_before(
+    disk: HangingDisk, good: LiveJournalFile
+) -> None:
+    key = disk.path / "key"
+    key.write_text("sesame\n")
+    with background_servers({"keyed": demanding, "free": by_path(PATHS)}) as servers:
+        described = [{"name": name, "url": server.url, "may_sleep": False} for name, server in servers.items()]
+        described[0]["api_key_file"] = str(key)
+        with Exporter(config(with_journal(good), *described)) as exporter:
+            for name in servers:
+                exporter.wait_value(1234, "llama_slot_tokens", server=name, slot="0")
+            disk.hang()
+            before = {name: server.asked("/slots") for name, server in servers.items()}
+            with Scraping(exporter, good):
+                wait_for(
+                    "both to be asked on",
+                    lambda: all(server.asked("/slots") > before[name] + 10 for name, server in servers.items()),
+                    60,
+                )
+                shown = exporter.scrape()
+                for name in servers:
+                    assert shown.value("llama_slot_tokens", server=name, slot="0") == 1234
+                assert "what was read before stays in use" in exporter.log()
+                disk.go_on()
+                wait_for("it to be read again", lambda: "can be read again" in exporter.log())
+            exporter.stop()
+            disk.hang()
+            exporter.launch()
+            exporter.wait_value(1234, "llama_slot_tokens", server="free", slot="0")
+            failed = wait_for(
+                "the key to be missed",
+                lambda: exporter.scrape().value(
+                    "kvexporter_poll_failures_total", server="keyed", endpoint="props", reason="key_file"
+                ),
+            )
+            assert failed >= 1
+            disk.go_on()
+            exporter.wait_value(1234, "llama_slot_tokens", server="keyed", slot="0")
+
+
+def test_a_configuration_that_hangs_is_told_holds_up_nothing_and_can_be_read_when_its_disk_goes_on(
+    disk: HangingDisk, good: LiveJournalFile
+) -> None:
+    file = disk.path / "kvexporter.yml"
+    file.write_text(yaml.safe_dump(config(with_journal(good))))
+    with Exporter(None, "--config.file", str(file)) as exporter:
+        exporter.wait_value(1, COUNT, server="good")
+        disk.hang()
+        with Scraping(exporter, good):
+            os.kill(exporter.pid, signal.SIGHUP)
+            exporter.wait_value(0, "kvexporter_config_last_reload_successful", CONFIG_SECONDS + 30)
+            disk.go_on()
+
+            def reloaded() -> bool:
+                os.kill(exporter.pid, signal.SIGHUP)
+                time.sleep(0.5)
+                return exporter.scrape().value("kvexporter_config_last_reload_successful") == 1
+
+            wait_for("the configuration to be read", reloaded)
+
+
+def test_a_web_configuration_that_hangs_keeps_nobody_waiting_but_the_first(
+    disk: HangingDisk, good: LiveJournalFile
+) -> None:
+    file = disk.path / "web.yml"
+    file.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    with Exporter(config(with_journal(good)), "--web.config.file", str(file)) as exporter:
+        exporter.wait_value(1, COUNT, server="good")
+        disk.hang()
+        exporter.scrape()
+        assert "web configuration cannot be read: its disk or network does not answer" in exporter.log()
+        with Scraping(exporter, good, slowest=SLOWEST):
+            time.sleep(2 * LOOK_SECONDS + 3)
+            disk.go_on()
+            wait_for("it to be read again", lambda: "web configuration can be read again" in exporter.log())
+
+
+def test_an_alert_receivers_password_that_hangs_is_told_holds_up_nothing_and_the_alert_comes_when_it_can(
+    disk: HangingDisk, good: LiveJournalFile
+) -> None:
+    password = disk.path / "password"
+    password.write_text("sesame\n")
+    overflow = (RECORDINGS / "b11434" / "unified_overflow" / "server.log").read_text().splitlines()
+    with WebhookReceiver() as receiver, LiveJournalFile(good.directory.parent / "other", "other.service") as other:
+        auth = {"username": "kvexporter", "password_file": str(password)}
+        hook = {"name": "hook", "url": receiver.url, "basic_auth": auth}
+        servers = with_journal(good), {**with_journal(other), "url": "http://127.0.0.1:9"}
+        with Exporter({**config(*servers), "alerting": {"webhooks": [hook]}}) as exporter:
+            disk.hang()
+            with Scraping(exporter, good):
+                other.write_burst(overflow)
+                exporter.wait_value(0, "kvexporter_collector_success", 60, collector="alerting")
+                assert receiver.deliveries == []
+                disk.go_on()
+                delivery = receiver.wait("the alert", lambda found: found, 60)
+                assert delivery.headers["authorization"].startswith("Basic ")
+                exporter.wait_value(1, "kvexporter_collector_success", 60, collector="alerting")
+
+
+# ---- when it starts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["journal", "log"])
+def test_it_starts_while_the_disk_of_a_log_hangs_and_says_what_it_waits_for(
+    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if what == "journal":
+        journal_from_export(b"".join(entry(line(number), number) for number in range(10)), disk.path / "journal")
+        where = {"journal": {"directory": str(disk.path / "journal"), "matches": [{"_PID": "4242"}]}}
+    else:
+        (disk.path / "llama.log").write_text("".join(f"{line(number)}\n" for number in range(10)))
+        where = {"log": {"file": str(disk.path / "llama.log")}}
+    disk.hang()
+    bad = {"name": "bad", "url": "http://127.0.0.1:9", **where}
+    with notified(tmp_path, monkeypatch) as notify, starting(Exporter(config(with_journal(good), bad))) as exporter:
+        exporter.wait_value(1, COUNT, server="good")
+        with Scraping(exporter, good):
+            message = notify.recv(4096)
+            assert message.startswith(b"READY=1\n")
+            assert b"not all of it has been read yet" in message
+            shown = exporter.wait_value(0, "kvexporter_collector_success", SILENT_SECONDS + 30, collector="journal")
+            assert shown.all(COUNT, server="bad") == []
+            wait_for("it to be told", lambda: "is the disk hanging?" in exporter.log(), SILENT_SECONDS + 30)
+            disk.go_on()
+            exporter.wait_value(10, COUNT, 60, server="bad")
+            exporter.wait_value(1, "kvexporter_collector_success", 60, collector="journal")
+        exporter.wait_ready()
+
+
+def test_it_starts_while_the_disk_of_the_store_hangs_and_after_a_minute_counts_without_it(
+    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = disk.path / "kvexporter.db"
+    with Exporter(config(with_journal(good)), "--storage.path", str(store)) as exporter:
+        exporter.wait_value(1, COUNT, server="good")
+        exporter.stop()
+        good.write(line(1))
+        disk.hang()
+        with notified(tmp_path, monkeypatch) as notify:
+            exporter.launch()
+            shown = exporter.wait_value(0, "kvexporter_collector_success", HANGING_SECONDS + 30, collector="store")
+            assert shown.value("kvexporter_store_errors_total") == 1
+            assert "it has not been opened yet: is the disk hanging?" in exporter.log()
+            message = notify.recv(4096)
+            assert message.startswith(b"READY=1\n")
+            assert b"not all of it has been read yet" in message
+        exporter.wait_value(2, COUNT, OPEN_SECONDS + 30, server="good")
+        with Scraping(exporter, good):
+            assert "nothing is kept over a restart" in exporter.log()
+            disk.go_on()
+            wait_for("it to be told", lambda: "is kept again from the next start on" in exporter.log())
+            time.sleep(2.0)
+        counted = exporter.scrape().value(COUNT, server="good")
+        assert counted is not None
+        assert exporter.stop() == 0
+        # What was kept before and what the journal has had since: each line once.
+        exporter.launch()
+        exporter.wait_ready()
+        exporter.wait_value(counted, COUNT, server="good")
+        exporter.wait_value(1, "kvexporter_collector_success", collector="store")
+
+
+def test_it_starts_while_the_disk_of_a_key_and_of_a_password_hangs(disk: HangingDisk, good: LiveJournalFile) -> None:
+    keys = [disk.path / f"key-{number}" for number in range(20)]
+    servers = [
+        {"name": f"s{number}", "url": f"http://127.0.0.1:{number + 9}", "api_key_file": str(key)}
+        for number, key in enumerate(keys)
+    ]
+    disk.hang()
+    with Exporter(config(with_journal(good), *servers)) as exporter:
+        exporter.wait_value(1, COUNT, server="good")
+        assert "its disk or network does not answer now" in exporter.log()
