@@ -14,6 +14,7 @@ from pathlib import Path
 from kvexporter import __version__
 from kvexporter.alerting.alerter import Alerter
 from kvexporter.aside import Aside
+from kvexporter.bell import Bell
 from kvexporter.config import Config, ConfigError, config_of_one, load_config
 from kvexporter.config_alerting import AlertmanagerConfig, WebhookConfig
 from kvexporter.facts import FoundProcess
@@ -90,11 +91,13 @@ class Daemon:
         self._discoverer: Aside[list[FoundProcess]] = Aside("looking for processes")
         self._config_reader: Aside[Config] = Aside("reading the configuration")
         self._reading = asyncio.Lock()
-        self._found: list[FoundProcess] = []
-        """What was found last."""
+        self._found: list[FoundProcess] | None = None
+        """What was found last, and is watched; None if the next finding is to be applied whatever it is."""
         self._searched = -math.inf
         """When all processes were looked at last (monotonic)."""
         self._gpus = GpuWorker()
+        self._settling = Bell()
+        """A server was found whose memory at its start is to be measured."""
         self._ready = False
         self._start_told = False
         """Systemd knows that the service answers, though journals are still being read."""
@@ -303,7 +306,10 @@ class Daemon:
             self._stop.set()
         if not report.gpus and report.reason == "no_gpu":
             return NO_GPU_SECONDS
-        return GPU_SECONDS if self._fleet.busy else IDLE_SECONDS
+        if self._fleet.busy or self._fleet.settling:
+            return GPU_SECONDS
+        self._settling.clear()
+        return GPU_SECONDS if await self._settling.wait(_until_next(IDLE_SECONDS)) else 0.0
 
     async def _discovery(self) -> float:
         asked = False
@@ -329,6 +335,7 @@ class Daemon:
             )
         except (OSError, TimeoutError) as error:
             self._collectors["discovery"] = CollectorStatus(False, time.perf_counter() - began, str(error))
+            self._found = None  # a configuration that was read anew still waits to be applied
             if not self._fleet.watched:
                 self._fleet.apply(plan_targets(self._config, ()))  # what is configured needs no discovery
             return
@@ -337,6 +344,8 @@ class Daemon:
             return  # what is watched is watched already
         self._found = found
         self._fleet.apply(plan_targets(self._config, found))
+        if self._fleet.settling:
+            self._settling.set()
 
     def _stored_journals(self) -> Iterator[tuple[Selection, list[str]]]:
         """The journals that an earlier exporter read until lately, and the servers that wrote into them."""

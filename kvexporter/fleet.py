@@ -225,6 +225,12 @@ class Fleet:
         return any(watched.model.busy or watched.model.cascade_open for watched in self.watched.values())
 
     @property
+    def settling(self) -> bool:
+        """A process was started, or found, and what it takes once it has settled is not measured yet."""
+        models = [watched.model for watched in self.watched.values() if watched.model.process is not None]
+        return any(model.memory_at_ready.start is None and model.state != "sleeping" for model in models)
+
+    @property
     def watches_processes(self) -> bool:
         """The use of CPU time matters: a server works, or its log does not tell when it does."""
         return any(watched.model.busy or not watched.model.log_tells_tasks for watched in self.watched.values())

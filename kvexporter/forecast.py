@@ -35,6 +35,9 @@ SOME_REQUESTS = 4
 USUAL = 0.7
 """It is taken to be as large as this part of them are at most: to be warned in vain costs less than not to be."""
 
+UNTOLD_SECONDS = 5.0
+"""What is untold so long after its launch waits for others: of a prompt that is read the size is told after 3 s."""
+
 COMPACTED = 0.95
 """Clients that were told the window that a slot is sure of compact before their prompt is larger than this part of it,
 for its answer needs room too."""
@@ -107,8 +110,8 @@ class Forecast:
     def _by_what_runs(self, slots: Iterable[SlotState], room: int, context: int | None, now: float) -> float | None:
         """If the prompts are read to their ends, and each answer gets as long again as it is, at the speeds of now.
 
-        A prompt whose size nobody has told yet, as it waits for others or was just begun with, is taken to be of the
-        usual size, unless it goes on with a conversation that is in the cache.
+        A prompt whose size nobody has told for some seconds, as it waits for others, is taken to be of the usual size,
+        unless it goes on with a conversation that is in the cache.
         """
         if self._last is None or now - self._last > SILENCE_SECONDS:
             return None
@@ -125,7 +128,7 @@ class Forecast:
                 answers.append(min(bound, state.decoded, state.decoded if state.remaining is None else state.remaining))
             elif state.parent is None:
                 size = state.expected_prompt
-                if size is None and (not held or state.reused == 0):
+                if size is None and now - state.started_at >= UNTOLD_SECONDS and (not held or state.reused == 0):
                     size = usual  # else it goes on with what is there, and how far nobody knows
                 unread += min(bound, max(0, (size or 0) - held))
         return _seconds_until(room, unread, reading, sorted(answers), answering)

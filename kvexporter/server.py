@@ -42,8 +42,9 @@ from kvexporter.unit_life import UnitLife
 
 _INFO_LEVEL = 3
 
-BEHIND_SECONDS = 45.0
-"""A log whose lines of so long ago may still come is being caught up with. More than the patience with late lines."""
+BEHIND_SECONDS = 75.0
+"""A log whose lines of so long ago may still come is being caught up with. More than the patience with late lines, and
+three words of the reading process: it says every 15 s that it has read all, so an idle log is not behind."""
 
 LIFE_SECONDS = 1.0
 """A process's first line is logged within this time."""
@@ -273,6 +274,7 @@ class Server:
             self._now = at
             self._occupancy.restart(at)
             self._forecast.restart()
+            self._spells = Spells()
         behind = quiet > BEHIND_SECONDS
         if self._behind and not behind:
             # The log told of times past; what is in force from now on begins now.
@@ -570,6 +572,7 @@ class Server:
         self._polls.answered(endpoint, at)
         if endpoint != "metrics":  # which any exporter has
             self._availability.answered(sleeping=sleeping)
+            self._unit_life.answered()
         if self.state == "sleeping" and was != "sleeping":
             self._pool.restart()
 

@@ -67,6 +67,11 @@ class UnitLife:
             case _:
                 pass
 
+    def answered(self) -> None:
+        """The server answers: it has been started since a stop, though systemd's word for that was lost or is none."""
+        if self.stopped_on_request and not self.stopping:
+            self.stopped_on_request = False
+
     def _fell(self) -> None:
         """It has ended by itself, or a start has failed: also one that was asked for after a stop."""
         if not self.stopping:

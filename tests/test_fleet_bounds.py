@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kvexporter.daemon import IDLE_SECONDS, PROCESS_SECONDS
 from kvexporter.facts import JournalEntry, UnitEvent, UnitStarted, UnitStopped, UnitStopping
 from kvexporter.fleet import FORGET_SECONDS, Fleet
 from kvexporter.intake import MAX_CHILDREN
@@ -117,6 +118,23 @@ def test_a_configured_unit_that_is_not_there_is_down(tmp_path: Path) -> None:
         watching.tick(10.0)
         (server,) = watching.snapshots(10.0)
         assert (server.up, server.state) == (False, "down")
+        await watching.aclose()
+
+    run(test())
+
+
+def test_an_idle_log_is_up_to_date_between_the_words_that_it_was_read_to_its_end(tmp_path: Path) -> None:
+    """Else nobody would be alerted of what happens next, until the next tick of an idle daemon."""
+
+    async def test() -> None:
+        watching = fleet()
+        watching.apply(in_one_journal(tmp_path, "s"))
+        follower = watching.feeds[0].follower
+        follower.caught_up, follower.read_until = True, 1000.0
+        between_words = IDLE_SECONDS + PROCESS_SECONDS
+        for now, judged in ((1000.0 + between_words, {"s"}), (1000.0 + 2 * between_words, {"s"}), (1090.0, set())):
+            watching.tick(now)
+            assert watching.up_to_date() == judged
         await watching.aclose()
 
     run(test())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,14 @@ from kvexporter import daemon as daemon_module
 from kvexporter import follower as follower_module
 from kvexporter.config import Config, load_config
 from kvexporter.daemon import Daemon
-from kvexporter.facts import FoundProcess
+from kvexporter.facts import FoundProcess, GpuReport, GpuSample
 from kvexporter.fleet import Fleet
+from kvexporter.gpu_worker import GpuWorker
+from kvexporter.memory_at_ready import Memory, SettledStart
 from kvexporter.options import ListenAddress, RunOptions
 from kvexporter.sources.discovery import Discovery
 from kvexporter.sources.journal_health import JournalHealth
+from kvexporter.sources.proc_stat import read_proc_stat, start_time
 from tests.support.asking import run
 from tests.support.dead_disk import unanswering
 from tests.support.http_servers import until
@@ -198,3 +202,69 @@ def test_the_configuration_does_not_answer_and_all_else_goes_on(
         await running.wait_value(1, "kvexporter_config_last_reload_successful")
 
     with_daemon(test, load_config(file))
+
+
+def test_a_configuration_that_was_read_while_processes_could_not_be_looked_for_is_applied_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = False
+
+    def find(self: object, *, thorough: bool) -> list[FoundProcess]:
+        if hangs:
+            raise PermissionError("no /proc")
+        return []
+
+    monkeypatch.setattr(Discovery, "find", find)
+    file = tmp_path / "c.yml"
+    file.write_text("servers:\n- {name: before, url: 'http://127.0.0.1:9'}\n")
+
+    async def test(running: Running) -> None:
+        nonlocal hangs
+        daemon = running.daemon
+        await running.wait_value(0, "llama_up", server="before")
+        daemon._options = replace(daemon._options, config_file=file)
+        file.write_text("servers:\n- {name: after, url: 'http://127.0.0.1:9'}\n")
+        hangs = True
+        assert await daemon.reload() is None
+        hangs = False
+        await daemon._discover(thorough=False)
+        assert list(daemon._fleet.watched) == ["after"]
+
+    with_daemon(test, load_config(file))
+
+
+def test_gpus_are_looked_at_again_soon_when_a_server_has_come_until_what_it_takes_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the figure for a started server would be of the time before it had loaded, or be missing."""
+    monkeypatch.setattr(daemon_module, "IDLE_SECONDS", 1000.0)
+    monkeypatch.setattr(daemon_module, "GPU_SECONDS", 0.1)
+    found: list[FoundProcess] = []
+    looks: list[tuple[int, ...]] = []
+
+    async def read(self: object, pids: Iterable[int]) -> GpuReport:
+        looks.append(tuple(pids))
+        return GpuReport(gpus=(GpuSample("0", "GPU-1", "a card", "nvidia"),))
+
+    monkeypatch.setattr(GpuWorker, "read", read)
+    monkeypatch.setattr(Discovery, "find", lambda self, *, thorough: list(found))
+
+    async def test(running: Running) -> None:
+        daemon = running.daemon
+        await until(lambda: bool(looks))
+        assert looks == [()]
+        stat = read_proc_stat(Path("/proc/self"))
+        assert stat is not None
+        found.append(FoundProcess(os.getpid(), start_time("/proc", stat.start_ticks), ("llama-server",)))
+        await daemon._discover()
+        await until(lambda: len(looks) > 3)
+        assert set(looks[1:]) == {(os.getpid(),)}
+        (watched,) = daemon._fleet.watched.values()
+        memory = Memory(1)
+        watched.model.memory_at_ready.start = SettledStart(os.getpid(), 0.0, 0.0, late=False, memory=memory)
+        await until(lambda: daemon._settling._waiting is not None)
+        before = len(looks)
+        await asyncio.sleep(0.5)
+        assert len(looks) == before
+
+    with_daemon(test)

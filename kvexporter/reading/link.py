@@ -124,7 +124,8 @@ class ReadingLink:
         silent = time.monotonic() - self._heard
         if silent < SILENT_SECONDS:
             return 0.0
-        if silent > GIVE_UP_SECONDS and not self._killed:
+        # Where not even that ends it, another try would only leave one more behind.
+        if silent > GIVE_UP_SECONDS and not self._killed and not self._dying:
             self._killed = True
             log.warning("the process that reads journals is killed: it has said nothing for %.0f s", silent)
             self._process.kill()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,19 @@ from tests.support.journal_files import LiveJournalFile
 from tests.support.paths import wait_for
 
 TOLD = SILENT_SECONDS + 30.0
+MARKS = {"journal": "journal.service", "file": "llama.log"}
+"""How the exporter's own log calls them."""
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[HangingDisk]:
     with hanging_disk(tmp_path / "hanging") as made:
+        yield made
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[HangingDisk]:
+    with hanging_disk(tmp_path / "other") as made:
         yield made
 
 
@@ -39,12 +47,39 @@ def good(tmp_path: Path) -> Iterator[LiveJournalFile]:
 
 
 def with_log(path: Path) -> dict[str, Any]:
-    return {"name": "bad", "url": "http://127.0.0.1:9", "log": {"file": str(path)}}
+    return {"name": "file", "url": "http://127.0.0.1:9", "log": {"file": str(path)}}
+
+
+def lines(first: int, after: int) -> str:
+    return "".join(f"{line(number)}\n" for number in range(first, after))
+
+
+def told(exporter: Exporter, words: str) -> set[str]:
+    """Of which logs the exporter's own log says this."""
+    said = [text for text in exporter.log().splitlines() if words in text]
+    return {name for name in ("journal", "file") if any(MARKS[name] in text for text in said)}
+
+
+@contextmanager
+def appending(path: Path, disk: HangingDisk) -> Iterator[Callable[[str], None]]:
+    """Appends to a file from a process of its own, which hangs with the disk."""
+    with subprocess.Popen(["tee", "-a", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as writer:
+        assert writer.stdin is not None
+        pipe = writer.stdin
+
+        def append(text: str) -> None:
+            pipe.write(text.encode())
+            pipe.flush()
+
+        try:
+            yield append
+        finally:
+            disk.go_on()
 
 
 @contextmanager
 def bad_journal(disk: HangingDisk) -> Iterator[LiveJournalFile]:
-    journal = LiveJournalFile(disk.path / "journal", unit="bad.service")
+    journal = LiveJournalFile(disk.path / "journal", unit="journal.service")
     with journal:
         try:
             yield journal
@@ -52,60 +87,48 @@ def bad_journal(disk: HangingDisk) -> Iterator[LiveJournalFile]:
             disk.go_on()  # its writer hangs too
 
 
-def test_a_journal_on_a_hung_disk_is_told_holds_up_no_other_and_is_counted_exactly_once(
-    disk: HangingDisk, good: LiveJournalFile
+def test_logs_on_hung_disks_are_told_hold_up_no_other_and_are_counted_exactly_once(
+    disk: HangingDisk, other_disk: HangingDisk, good: LiveJournalFile
 ) -> None:
-    with bad_journal(disk) as bad:
-        good.write(line(0))
-        bad.write_burst([line(number) for number in range(10)])
-        with Exporter(config(with_journal(good), with_journal(bad))) as exporter:
-            exporter.wait_value(10, COUNT, server="bad")
-            exporter.wait_value(1, COUNT, server="good")
+    path = other_disk.path / "llama.log"
+    path.write_text(lines(0, 10))
+    good.write(line(0))
+    with bad_journal(disk) as journal, appending(path, other_disk) as append:
+        journal.write_burst(lines(0, 10).splitlines())
+        servers = with_journal(good), with_journal(journal), with_log(path)
+        with Exporter(config(*servers)) as exporter:
+            for name, count in (("good", 1), ("journal", 10), ("file", 10)):
+                exporter.wait_value(count, COUNT, server=name)
             disk.hang()
+            other_disk.hang()
             with Scraping(exporter, good):
                 for number in range(10, 20):
-                    bad.write(line(number))
-                shown = exporter.wait_value(0, "kvexporter_collector_success", TOLD, collector="journal")
+                    journal.write(line(number))
+                append(lines(10, 20))
+                wait_for(
+                    "both to be told",
+                    lambda: {"journal", "file"} <= told(exporter, "is the disk hanging?"),
+                    TOLD,
+                )
+                shown = exporter.scrape()
+                assert shown.value("kvexporter_collector_success", collector="journal") == 0
+                assert shown.value(COUNT, server="file") == 10
                 # Not all: the writer hangs too, though what is written into memory before that can still be read.
-                assert 10 <= (shown.value(COUNT, server="bad") or 0) < 20
-                assert "is the disk hanging?" in exporter.log()
+                assert 10 <= (shown.value(COUNT, server="journal") or 0) < 20
                 disk.go_on()
-                exporter.wait_value(20, COUNT, server="bad")
+                exporter.wait_value(20, COUNT, server="journal")
+                assert exporter.scrape().value(COUNT, server="file") == 10
+                other_disk.go_on()
+                exporter.wait_value(20, COUNT, server="file")
                 exporter.wait_value(1, "kvexporter_collector_success", TOLD, collector="journal")
-                bad.write(line(20))
-                exporter.wait_value(21, COUNT, server="bad")
             exporter.kill()
+            journal.write(line(20))
+            append(lines(20, 21))
             exporter.launch()
             exporter.wait_ready()
-            assert exporter.scrape().value(COUNT, server="bad") == 21
-
-
-def test_a_log_file_on_a_hung_disk_is_told_holds_up_no_other_and_is_counted_exactly_once(
-    disk: HangingDisk, good: LiveJournalFile
-) -> None:
-    path = disk.path / "llama.log"
-    path.write_text("".join(f"{line(number)}\n" for number in range(10)))
-    good.write(line(0))
-    with Exporter(config(with_journal(good), with_log(path))) as exporter:
-        exporter.wait_value(10, COUNT, server="bad")
-        exporter.wait_value(1, COUNT, server="good")
-        disk.hang()
-        with Scraping(exporter, good):
-            more = "".join(f"{line(number)}\n" for number in range(10, 20))
-            with subprocess.Popen(["tee", "-a", str(path)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as writer:
-                assert writer.stdin is not None
-                writer.stdin.write(more.encode())
-                writer.stdin.close()
-                shown = exporter.wait_value(0, "kvexporter_collector_success", TOLD, collector="journal")
-                assert shown.value(COUNT, server="bad") == 10
-                assert "is the disk hanging?" in exporter.log()
-                disk.go_on()
-            exporter.wait_value(20, COUNT, server="bad")
-            exporter.wait_value(1, "kvexporter_collector_success", TOLD, collector="journal")
-        exporter.kill()
-        exporter.launch()
-        exporter.wait_ready()
-        assert exporter.scrape().value(COUNT, server="bad") == 20
+            for name in ("journal", "file"):
+                exporter.wait_value(21, COUNT, server=name)
+            assert exporter.scrape().value("kvexporter_journal_gaps_total") == 0
 
 
 @pytest.mark.parametrize("unkillable", [False, True], ids=["as NFS", "as a local disk"])
@@ -113,14 +136,13 @@ def test_an_exporter_whose_logs_disk_hangs_can_be_stopped(
     disk: HangingDisk, good: LiveJournalFile, unkillable: bool
 ) -> None:
     path = disk.path / "llama.log"
-    path.write_text(f"{line(0)}\n")
+    path.write_text(lines(0, 1))
     good.write(line(0))
-    with bad_journal(disk) as bad:
-        bad.write(line(0))
-        servers = with_journal(good), with_log(path), {"name": "other", **with_journal(bad)}
-        with Exporter(config(*servers)) as exporter:
-            exporter.wait_value(1, COUNT, server="bad")
-            exporter.wait_value(1, COUNT, server="other")
+    with bad_journal(disk) as journal:
+        journal.write(line(0))
+        with Exporter(config(with_journal(good), with_log(path), with_journal(journal))) as exporter:
+            exporter.wait_value(1, COUNT, server="file")
+            exporter.wait_value(1, COUNT, server="journal")
             disk.hang(unkillable=unkillable)
             wait_held(*children(exporter.pid))
             end(exporter, disk)

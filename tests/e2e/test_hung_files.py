@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from kvexporter.keeper import HANGING_SECONDS, OPEN_SECONDS
 from kvexporter.reading.link import SILENT_SECONDS
 from kvexporter.web.live_config import LOOK_SECONDS
 from tests.support.background import background_servers
-from tests.support.beside_hanging import COUNT, SLOWEST, Scraping, config, line, wait_held, with_journal
+from tests.support.beside_hanging import COUNT, Scraping, config, line, wait_held, with_journal
 from tests.support.exporter import Exporter
 from tests.support.hanging_disk import HangingDisk, hanging_disk
 from tests.support.http_servers import Request, answering, by_path
@@ -38,6 +38,7 @@ from tests.support.webhook_receiver import WebhookReceiver
 
 SLOTS = b'[{"id":0,"id_task":7,"n_ctx":4096,"is_processing":true,"n_prompt_tokens":1234,"next_token":{"n_decoded":5}}]'
 PROPS = b'{"default_generation_settings":{"n_ctx":4096},"total_slots":1,"build_info":"b11434-0","model_path":"m.gguf"}'
+GIVEN_UP = "bad: nothing is computed from its model's file"
 PATHS = {"/health": answering(), "/props": answering(PROPS), "/slots": answering(SLOTS)}
 
 
@@ -45,6 +46,12 @@ PATHS = {"/health": answering(), "/props": answering(PROPS), "/slots": answering
 def disk(tmp_path: Path) -> Iterator[HangingDisk]:
     with hanging_disk(tmp_path / "hanging") as made:
         yield made
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[list[HangingDisk]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(hanging_disk(tmp_path / name)) for name in ("one", "two", "three")]
 
 
 @pytest.fixture
@@ -99,30 +106,17 @@ def process_of_server(folder: Path, model: Path, port: int) -> Iterator[None]:
 # ---- while it runs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("from_the_start", [False, True], ids=["later", "from the start"])
 def test_a_model_file_that_hangs_holds_up_nothing_and_is_read_when_its_disk_goes_on(
-    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path, from_the_start: bool
+    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path
 ) -> None:
     model, port = disk.path / "model.gguf", free_port()
     shutil.copyfile(tiny_model(), model)
-    exporter = Exporter(config(with_journal(good), {"name": "bad", "url": f"http://127.0.0.1:{port}"}))
-    with starting(exporter):
-        if not from_the_start:
-            exporter.wait_ready()
-        else:
-            exporter.kill()
+    with Exporter(config(with_journal(good), {"name": "bad", "url": f"http://127.0.0.1:{port}"})) as exporter:
         disk.hang()
         with process_of_server(tmp_path, model, port):
-            if from_the_start:
-                exporter.launch()
-                exporter.wait_ready()
             wait_held(exporter.pid)
             with Scraping(exporter, good):
-                wait_for(
-                    "the model's file to be given up",
-                    lambda: "bad: nothing is computed from its model's file" in exporter.log(),
-                    READ_SECONDS + 60,
-                )
+                wait_for("the file to be given up", lambda: GIVEN_UP in exporter.log(), READ_SECONDS + 60)
                 assert exporter.scrape().all("llama_kv_bytes_per_token", server="bad") == []
                 disk.go_on()
                 exporter.wait_value(KV_BYTES_PER_TOKEN_F16, "llama_kv_bytes_per_token", 60, server="bad")
@@ -205,7 +199,7 @@ def test_a_web_configuration_that_hangs_keeps_nobody_waiting_but_the_first(
         disk.hang()
         exporter.scrape()
         assert "web configuration cannot be read: its disk or network does not answer" in exporter.log()
-        with Scraping(exporter, good, slowest=SLOWEST):
+        with Scraping(exporter, good):
             time.sleep(2 * LOOK_SECONDS + 3)
             disk.go_on()
             wait_for("it to be read again", lambda: "web configuration can be read again" in exporter.log())
@@ -236,31 +230,50 @@ def test_an_alert_receivers_password_that_hangs_is_told_holds_up_nothing_and_the
 # ---- when it starts --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["journal", "log"])
-def test_it_starts_while_the_disk_of_a_log_hangs_and_says_what_it_waits_for(
-    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+def test_it_starts_while_the_disks_of_logs_and_of_a_model_hang_and_says_what_it_waits_for(
+    disks: list[HangingDisk], good: LiveJournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if what == "journal":
-        journal_from_export(b"".join(entry(line(number), number) for number in range(10)), disk.path / "journal")
-        where = {"journal": {"directory": str(disk.path / "journal"), "matches": [{"_PID": "4242"}]}}
-    else:
-        (disk.path / "llama.log").write_text("".join(f"{line(number)}\n" for number in range(10)))
-        where = {"log": {"file": str(disk.path / "llama.log")}}
-    disk.hang()
-    bad = {"name": "bad", "url": "http://127.0.0.1:9", **where}
-    with notified(tmp_path, monkeypatch) as notify, starting(Exporter(config(with_journal(good), bad))) as exporter:
+    journal, log, model = (one.path / name for one, name in zip(disks, ("journal", "llama.log", "model"), strict=True))
+    journal_from_export(b"".join(entry(line(number), number) for number in range(10)), journal)
+    log.write_text("".join(f"{line(number)}\n" for number in range(10)))
+    shutil.copyfile(tiny_model(), model)
+    for each in disks:
+        each.hang()
+    port, nowhere = free_port(), "http://127.0.0.1:9"
+    servers = (
+        with_journal(good),
+        {"name": "journal", "url": nowhere, "journal": {"directory": str(journal), "matches": [{"_PID": "4242"}]}},
+        {"name": "file", "url": nowhere, "log": {"file": str(log)}},
+        {"name": "bad", "url": f"http://127.0.0.1:{port}"},
+    )
+    with (
+        process_of_server(tmp_path, model, port),
+        notified(tmp_path, monkeypatch) as notify,
+        starting(Exporter(config(*servers))) as exporter,
+    ):
         exporter.wait_value(1, COUNT, server="good")
         with Scraping(exporter, good):
             message = notify.recv(4096)
             assert message.startswith(b"READY=1\n")
             assert b"not all of it has been read yet" in message
-            shown = exporter.wait_value(0, "kvexporter_collector_success", SILENT_SECONDS + 30, collector="journal")
-            assert shown.all(COUNT, server="bad") == []
-            wait_for("it to be told", lambda: "is the disk hanging?" in exporter.log(), SILENT_SECONDS + 30)
-            disk.go_on()
-            exporter.wait_value(10, COUNT, 60, server="bad")
+            assert exporter.scrape().value("kvexporter_collector_success", collector="journal") == 0
+            for what in (str(journal), str(log)):
+                wait_for(f"{what} to be told", lambda what=what: hanging(exporter, what), SILENT_SECONDS + 30)  # type: ignore[misc]
+            wait_for("the model's file to be given up", lambda: GIVEN_UP in exporter.log(), READ_SECONDS)
+            shown = exporter.scrape()
+            assert [shown.all(COUNT, server=name) for name in ("journal", "file")] == [[], []]
+            for each in disks:
+                each.go_on()
+            for name in ("journal", "file"):
+                exporter.wait_value(10, COUNT, 60, server=name)
             exporter.wait_value(1, "kvexporter_collector_success", 60, collector="journal")
+            exporter.wait_value(KV_BYTES_PER_TOKEN_F16, "llama_kv_bytes_per_token", 60, server="bad")
         exporter.wait_ready()
+
+
+def hanging(exporter: Exporter, what: str) -> bool:
+    """Whether the exporter's own log says so of what has this in its name."""
+    return any(what in text and "is the disk hanging?" in text for text in exporter.log().splitlines())
 
 
 def test_it_starts_while_the_disk_of_the_store_hangs_and_after_a_minute_counts_without_it(

@@ -21,9 +21,7 @@ CHOSEN = (
 LONGEST_UNUSED = "slot get_availabl: id {0:2} | task -1 | selected slot by LRU, t_last = 4972592092"
 LAUNCH = "slot launch_slot_: id {0:2} | task {1} | processing task, is_child = 0"
 PROMPT = "slot update_slots: id {0:2} | task {1} | new prompt, n_ctx_slot = 8192, n_keep = 0, task.n_tokens = {2}"
-PROGRESS = (
-    "slot print_timing: id {0:2} | task {1} | prompt processing, n_tokens = {2:6}, progress = {3}, t = 3.5 s / 9"
-)
+PROGRESS = "slot print_timing: id {0:2} | task {1} | prompt processing, n_tokens = {2:6}, progress = {3}, t = 3.5 s / 9"
 RELEASE = "slot      release: id {0:2} | task {1} | stop processing: n_tokens = {2}, truncated = 0"
 
 

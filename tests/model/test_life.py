@@ -62,6 +62,27 @@ def test_a_stop_on_request_is_known_over_a_restart_of_the_exporter() -> None:
     assert holding(again, 5000) == []
 
 
+def test_a_server_that_answers_after_a_stop_is_missed_again_when_it_is_gone() -> None:
+    """Its start may have been lost with a part of the journal, or was not systemd's."""
+    server = Server("s", unit="s.service")
+    server.unit_event(UnitStarted(), 0)
+    server.unit_event(UnitStopping(), 500)
+    server.health_polled(500)  # it ends what it does
+    assert server.stopped_on_request is True
+    server.unit_event(UnitStopped(), 501)
+    server.health_polled(600)
+    server.process_seen(None, 700)
+    assert holding(server, 700 + DOWN_FOR) == ["LlamaServerDown"]
+
+
+def test_an_outage_goes_on_by_a_clock_that_was_set_back() -> None:
+    server = Server("s")
+    server.process_seen(None, 10_000)
+    server.tick(10_001)
+    server.tick(5_000)
+    assert holding(server, 5_000 + DOWN_FOR) == ["LlamaServerDown"]
+
+
 def test_the_third_restart_within_a_quarter_of_an_hour_is_a_crash_loop() -> None:
     server = Server("s", unit="s.service")
     for number in range(3):

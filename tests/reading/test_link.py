@@ -16,8 +16,10 @@ from kvexporter.follower import JournalFollower
 from kvexporter.reading import link as link_module
 from kvexporter.reading.link import ReadingLink
 from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.sources.log_selection import LogFileSelection, Selection
 from kvexporter.turns import Turns
 from tests.support.asking import run
+from tests.support.hanging_disk import hanging_disk
 from tests.support.journal_entries import entry
 from tests.support.journal_files import LiveJournalFile, journal_from_export
 
@@ -25,12 +27,11 @@ LINES = 30_000
 
 
 class Following:
-    """A follower of a journal folder, and what it was told."""
+    """A follower of a log, and what it was told."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, selection: Selection) -> None:
         self.link = ReadingLink(Turns())
         self.entries: list[JournalEntry] = []
-        selection = JournalSelection(unit="llama-server", directory=str(directory))
         self.follower = JournalFollower(selection, self.link, self.entries.append)
         self.follower.start_after(None, 0, head=True)
         self.follower.poke()
@@ -56,9 +57,11 @@ def released(tokens: int) -> str:
     return f"slot release: id  0 | task 1 | stop processing: n_tokens = {tokens}, truncated = 0"
 
 
-def following(directory: Path, test: Callable[[Following], Awaitable[None]]) -> None:
+def following(log: Path | Selection, test: Callable[[Following], Awaitable[None]]) -> None:
+    """Run a test on a follower of the unit's entries in a journal folder, or of another log."""
+
     async def with_it() -> None:
-        one = Following(directory)
+        one = Following(JournalSelection(unit="llama-server", directory=str(log)) if isinstance(log, Path) else log)
         try:
             await test(one)
         finally:
@@ -210,3 +213,33 @@ def test_a_journal_that_cannot_be_opened_is_tried_again(tmp_path: Path, monkeypa
             await one.until(lambda: one.tokens == [5])
 
     following(tmp_path / "missing", test)
+
+
+def test_on_a_disk_from_which_nobody_can_be_freed_another_one_is_tried_once_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(link_module, "GIVE_UP_SECONDS", 1.0)
+    monkeypatch.setattr(link_module, "FIRST_WAIT_SECONDS", 0.1)
+
+    with hanging_disk(tmp_path) as disk:
+        log = disk.path / "log"
+        log.write_text(f"{released(1)}\n")
+
+        async def test(one: Following) -> None:
+            await one.until(lambda: one.tokens == [1])
+            pids = {one.pid}
+            disk.hang(unkillable=True)
+            for _ in range(60):
+                await one.follower.check()
+                if one.link.pid is not None:
+                    pids.add(one.link.pid)
+                await asyncio.sleep(0.1)
+            assert len(pids) == 2
+            assert "is the disk hanging?" in str(one.follower.status.reason)
+            disk.go_on()
+            log.write_text(f"{released(1)}\n{released(2)}\n")
+            await one.until(lambda: one.tokens == [1, 2])
+            assert one.follower.gaps == 0
+
+        following(LogFileSelection(str(log)), test)
