@@ -285,7 +285,7 @@ class Daemon:
                 self._look_soon()
             await asyncio.sleep(0)
         self._collectors["process"] = CollectorStatus(True, time.perf_counter() - began)
-        return PROCESS_SECONDS if self._fleet.watches_processes else IDLE_SECONDS
+        return PROCESS_SECONDS if self._fleet.watches_processes or self._fleet.settling else IDLE_SECONDS
 
     async def _headers(self) -> float:
         await self._fleet.read_headers()

@@ -66,6 +66,11 @@ class UnitStopping:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitStarting:
+    """systemd begins to start the unit: it is no longer stopped, though it may never come up."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitNotStarted:
     """systemd did not try to start the unit, because another one that it needs failed."""
 
@@ -99,6 +104,7 @@ UnitEvent = (
     | LinesSuppressed
     | UnitStopping
     | UnitNotStarted
+    | UnitStarting
 )
 
 

@@ -16,6 +16,7 @@ from kvexporter.facts import (
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
+    UnitStarting,
     UnitStopped,
     UnitStopping,
 )
@@ -44,7 +45,7 @@ class UnitLife:
     def observe(self, event: UnitEvent, at: float) -> None:
         """Take what systemd says of the unit."""
         match event:
-            case UnitStarted():
+            case UnitStarting() | UnitStarted():
                 self.stopped_on_request = self.stopping = self.restarting = False
             case UnitStopping():
                 self.stopped_on_request = self.stopping = True

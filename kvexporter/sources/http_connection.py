@@ -38,6 +38,9 @@ _SOCKET_OPTIONS: list[tuple[int, int, int]] = [
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+_Address = tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+"""Family and address of a socket."""
+
 
 class TooLargeError(Exception):
     """The body is larger than it may be."""
@@ -195,31 +198,45 @@ async def connect(place: Place, context: ssl.SSLContext | None) -> HttpConnectio
             HttpConnection, str(place.unix_socket), ssl=context, server_hostname=name
         )
         return connection
-    found = await _addresses(place)
+    sock = await _connected_socket(place)
+    try:
+        _, connection = await loop.create_connection(HttpConnection, sock=sock, ssl=context, server_hostname=name)
+    except BaseException:
+        sock.close()
+        raise
+    return connection
+
+
+async def _connected_socket(place: Place) -> socket.socket:
+    """Connected to the first of the host's addresses that takes a connection."""
+    loop = asyncio.get_running_loop()
+    addresses = await _addresses(place)
     first: OSError | None = None
-    for index, address in enumerate(found):
-        last = index == len(found) - 1
+    for index, (family, address) in enumerate(addresses):
+        last = index == len(addresses) - 1
+        sock = socket.socket(family, socket.SOCK_STREAM)
         try:
-            async with asyncio.timeout(None if last else ADDRESS_SECONDS):
-                transport, connection = await loop.create_connection(
-                    HttpConnection, address, place.port, ssl=context, server_hostname=name
-                )
-        except OSError as error:  # TimeoutError is one
-            if last:
-                raise (first or error) from None
-            first = first or error
-            continue
-        sock = transport.get_extra_info("socket")
-        with contextlib.suppress(OSError):
+            sock.setblocking(False)
             for option in _SOCKET_OPTIONS:
                 sock.setsockopt(*option)
-        return connection
-    raise OSError("the host has no address")
+            async with asyncio.timeout(None if last else ADDRESS_SECONDS):
+                await loop.sock_connect(sock, address)
+        except OSError as error:  # TimeoutError is one
+            sock.close()
+            first = first or error
+            continue
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    raise first or OSError("the host has no address")
 
 
-async def _addresses(place: Place) -> list[str]:
+async def _addresses(place: Place) -> list[_Address]:
     """The host's addresses, as the system orders them."""
     with contextlib.suppress(ValueError):
-        return [str(ip_address(place.host))]  # without asking, which takes a thread
+        ip = ip_address(place.host)  # without asking the system, which takes a thread
+        if not getattr(ip, "scope_id", None):
+            return [(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, (place.host, place.port))]
     found = await asyncio.get_running_loop().getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return [(family, address) for family, _, _, _, address in found]

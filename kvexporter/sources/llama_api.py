@@ -36,6 +36,9 @@ BODY_BOUND = 4 * 1024 * 1024
 _IDLE_SECONDS = 4.0
 """A connection is not used again after this; llama-server closes it after 5 s."""
 
+_TIMED_OUT = 408
+"""What some proxies send before they close an idle connection; it may arrive just when that is used again."""
+
 _STATUS_REASONS: dict[int, PollReason] = {
     401: "unauthorized",
     403: "unauthorized",
@@ -150,7 +153,10 @@ class LlamaApi:
         connection = self._take_kept(context)
         if connection is not None:
             try:
-                return await self._ask(connection, endpoint, headers, context)
+                answer = await self._ask(connection, endpoint, headers, context)
+                if answer[0] != _TIMED_OUT:
+                    return answer
+                await self.aclose()
             except (OSError, h11.RemoteProtocolError):
                 # The server may close an idle connection at the very moment it is used again. That says nothing about
                 # the server; a new connection that breaks does.

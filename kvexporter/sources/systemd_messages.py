@@ -18,6 +18,7 @@ from kvexporter.facts import (
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
+    UnitStarting,
     UnitStopped,
     UnitStopping,
 )
@@ -25,6 +26,7 @@ from kvexporter.facts import (
 FieldGetter = Callable[[str], bytes | None]
 """An entry's field, None where it has none."""
 
+STARTING = b"7d4958e842da4a758f6c1cdc7b36dcc5"
 STARTED = b"39f53479d3a045ac8e11786248231fbf"
 STOPPING = b"de5b426a63be47a7b6ac3eaac82e2f6f"
 STOPPED = b"9d1aaa27d60140bd96365438aad20286"
@@ -43,6 +45,7 @@ def message_starts(unit: str | None) -> tuple[bytes, ...]:
     Most begin with the unit's name; where no one unit is followed, the test is wider.
     """
     starts: tuple[bytes, ...] = (
+        b"Starting ",
         b"Started ",
         b"Finished ",
         b"Stopping ",
@@ -71,6 +74,8 @@ def unit_event(get: FieldGetter, unit: str | None) -> UnitEvent | None:
         return _suppressed(get, unit)
     if not _from_service_manager(get, unit):
         return None
+    if message_id == STARTING:
+        return UnitStarting()
     if message_id == STARTED:
         return UnitStarted()
     if message_id == STOPPING:

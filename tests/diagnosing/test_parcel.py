@@ -16,6 +16,7 @@ from kvexporter.facts import (
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
+    UnitStarting,
     UnitStopped,
     UnitStopping,
 )
@@ -39,6 +40,7 @@ def test_what_lines_say_comes_through(name: str) -> None:
     [
         UnitStarted(), UnitStopped(), UnitExited("exited", "127"), UnitFailed("oom-kill"), UnitRestartScheduled(3),
         UnitRestartScheduled(None), UnitOutOfMemory(), LinesSuppressed(40), UnitStopping(), UnitNotStarted(),
+        UnitStarting(),
     ],
 )  # fmt: skip
 def test_what_systemd_says_comes_through(event: UnitEvent) -> None:

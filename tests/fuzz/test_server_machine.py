@@ -55,7 +55,9 @@ UNIT_EVENTS: st.SearchStrategy[facts.UnitEvent] = st.one_of(
     st.builds(facts.UnitFailed, WORDS),
     st.builds(facts.UnitRestartScheduled, st.none() | st.integers(0, 10**18)),
     st.builds(facts.LinesSuppressed, st.integers(0, 2**40)),
-    st.sampled_from((facts.UnitStarted(), facts.UnitStopping(), facts.UnitStopped(), facts.UnitNotStarted())),
+    st.sampled_from(
+        (facts.UnitStarted(), facts.UnitStopping(), facts.UnitStopped(), facts.UnitNotStarted(), facts.UnitStarting())
+    ),
     st.just(facts.UnitOutOfMemory()),
 )
 

@@ -13,6 +13,7 @@ from kvexporter.facts import (
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
+    UnitStarting,
     UnitStopped,
     UnitStopping,
 )
@@ -62,6 +63,9 @@ def test_a_stop_that_was_asked_for_is_one(events: tuple[UnitEvent, ...]) -> None
         (STARTED, STOPPING, STOPPED, FAILED),
         (STARTED, STOPPING, STOPPED, UnitNotStarted()),
         (STARTED, STOPPING, STOPPED, UnitOutOfMemory()),
+        # A start that never comes to its end: an image is pulled, a disk hangs.
+        (STARTED, STOPPING, STOPPED, UnitStarting()),
+        (STARTED, EXITED, FAILED, RESTART, STOPPED, UnitStarting()),
         # Later it goes on as ever.
         (STARTED, STOPPING, STOPPED, STARTED, EXITED, FAILED, RESTART, STOPPED),
     ],

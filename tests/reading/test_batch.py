@@ -17,6 +17,7 @@ from kvexporter.facts import (
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
+    UnitStarting,
     UnitStopped,
     UnitStopping,
 )
@@ -58,6 +59,7 @@ def test_every_line_of_a_recording_arrives_as_it_was_read(log: Path) -> None:
         UnitOutOfMemory(),
         LinesSuppressed(967),
         UnitStopping(),
+        UnitStarting(),
         UnitNotStarted(),
     ],
     ids=repr,

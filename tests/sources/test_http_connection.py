@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import h11
@@ -127,8 +128,8 @@ def test_of_several_addresses_the_one_that_answers_is_taken(monkeypatch: pytest.
             assert await connection.get(b"/", HOST, 100) == (200, b"body")
             connection.close()
 
-    async def addresses(_: Place) -> list[str]:
-        return ["127.0.0.99", "127.0.0.1"]
+    async def addresses(place: Place) -> list[tuple[int, tuple[str, int]]]:
+        return [(socket.AF_INET, (host, place.port)) for host in ("127.0.0.99", "127.0.0.1")]
 
     monkeypatch.setattr(module, "_addresses", addresses)
     run(test())
@@ -141,8 +142,8 @@ def test_when_no_address_answers_the_first_ones_error_is_told(monkeypatch: pytes
         with pytest.raises(ConnectionRefusedError):
             await connect(Place("some.host", port), None)
 
-    async def addresses(_: Place) -> list[str]:
-        return ["127.0.0.99", "127.0.0.98"]
+    async def addresses(place: Place) -> list[tuple[int, tuple[str, int]]]:
+        return [(socket.AF_INET, (host, place.port)) for host in ("127.0.0.99", "127.0.0.98")]
 
     monkeypatch.setattr(module, "_addresses", addresses)
     run(test())

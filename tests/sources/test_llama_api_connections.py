@@ -70,6 +70,22 @@ def test_a_server_that_closes_kept_connections_is_asked_over_a_new_one() -> None
     run(test())
 
 
+def test_a_word_that_an_idle_connection_is_closed_is_no_answer() -> None:
+    """Proxies send it unasked; here in the moment of the second request."""
+
+    async def test() -> None:
+        async def once(request: Request, writer: asyncio.StreamWriter) -> None:
+            again = any(earlier.connection == request.connection for earlier in server.requests[:-1])
+            await answering(b"", 408)(request, writer) if again else await answering()(request, writer)
+
+        async with serving(once) as server:
+            api = LlamaApi(ApiTarget(server.url))
+            assert [(await api.get("health")).ok for _ in range(3)] == [True] * 3
+            await api.aclose()
+
+    run(test())
+
+
 def test_a_new_connection_that_breaks_is_not_tried_twice() -> None:
     async def test() -> None:
         async with serving(raw(b"", close=True)) as server:

@@ -9,6 +9,7 @@ from kvexporter.facts import (
     UnitOutOfMemory,
     UnitRestartScheduled,
     UnitStarted,
+    UnitStarting,
     UnitStopped,
     UnitStopping,
 )
@@ -17,6 +18,7 @@ from kvexporter.sources.systemd_messages import unit_event
 UNIT = "llama-server.service"
 # From systemd's sd-messages.h.
 STARTED = "39f53479d3a045ac8e11786248231fbf"
+STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
 STOPPING = "de5b426a63be47a7b6ac3eaac82e2f6f"
 NOT_STARTED = "be02cf6855d2428ba40df7e9d022f03d"
 STOPPED = "9d1aaa27d60140bd96365438aad20286"
@@ -39,6 +41,7 @@ def from_pid_1(message_id: str, **fields: str) -> UnitEvent | None:
 def test_each_message_of_systemd_becomes_its_event() -> None:
     assert from_pid_1(STARTED) == UnitStarted()
     assert from_pid_1(STOPPING) == UnitStopping()
+    assert from_pid_1(STARTING) == UnitStarting()
     assert from_pid_1(STOPPED) == UnitStopped()
     assert from_pid_1(NOT_STARTED, JOB_RESULT="dependency") == UnitNotStarted()
     assert from_pid_1(EXIT, EXIT_CODE="exited", EXIT_STATUS="127", COMMAND="ExecStart") == UnitExited("exited", "127")
@@ -96,4 +99,4 @@ def test_dropped_lines_are_believed_from_journald_only() -> None:
 
 def test_messages_without_an_id_or_with_another_say_nothing() -> None:
     assert event_of(_PID="1", UNIT=UNIT) is None
-    assert from_pid_1("7d4958e842da4a758f6c1cdc7b36dcc5") is None
+    assert from_pid_1("d34d037fff1847e6ae669a370e694725") is None
