@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvexporter.pool import SlotState
+from kvexporter.slot_state import SlotState
 
 LEAST_TURNS = 4
 """Of a conversation, before its growth says anything."""

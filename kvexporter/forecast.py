@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from kvexporter.conversations import Conversations
 from kvexporter.peaks import PeakTrend
-from kvexporter.pool import SlotState
 from kvexporter.pool_geometry import Geometry
+from kvexporter.slot_state import SlotState
 
 SAMPLE_SECONDS = 0.5
 """The slots are looked at so often."""

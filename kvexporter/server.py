@@ -33,8 +33,9 @@ from kvexporter.llama.slots import SlotSample
 from kvexporter.memory_at_ready import MemoryAtReady
 from kvexporter.occupancy import OccupancyTime
 from kvexporter.polls import PollHistory
-from kvexporter.pool import LONG_AGO, Pool
+from kvexporter.pool import Pool
 from kvexporter.pool_geometry import Geometry
+from kvexporter.slot_state import LONG_AGO
 from kvexporter.snapshot import LifeSnapshot, PoolSnapshot, ServerSnapshot, ServerState, UpstreamCounters
 from kvexporter.spells import Spells
 from kvexporter.state import Availability

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvexporter.conversations import Conversations
-from kvexporter.pool import SlotState
+from kvexporter.slot_state import SlotState
 
 CAPACITY, GUARANTEED = 100_000, 25_000
 TURN = 10.0

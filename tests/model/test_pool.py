@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from kvexporter.llama.slots import SlotSample
-from kvexporter.pool import LONG_AGO, MAX_SLOTS, Pool
+from kvexporter.pool import MAX_SLOTS, Pool
+from kvexporter.slot_state import LONG_AGO
 from kvexporter.snapshot import SlotSnapshot
 
 
