@@ -219,7 +219,8 @@ def test_on_a_disk_from_which_nobody_can_be_freed_another_one_is_tried_once_and_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_module, "SILENT_SECONDS", 0.5)
-    monkeypatch.setattr(link_module, "GIVE_UP_SECONDS", 1.0)
+    # Longer than the reader takes to look at the disk, for it is to be killed while it hangs there.
+    monkeypatch.setattr(link_module, "GIVE_UP_SECONDS", 3.0)
     monkeypatch.setattr(link_module, "FIRST_WAIT_SECONDS", 0.1)
 
     with hanging_disk(tmp_path) as disk:
@@ -227,18 +228,27 @@ def test_on_a_disk_from_which_nobody_can_be_freed_another_one_is_tried_once_and_
         log.write_text(f"{released(1)}\n")
 
         async def test(one: Following) -> None:
+            one.link.pace(0.1)
             await one.until(lambda: one.tokens == [1])
             pids = {one.pid}
             disk.hang(unkillable=True)
-            for _ in range(60):
+
+            async def look() -> None:
                 await one.follower.check()
                 if one.link.pid is not None:
                     pids.add(one.link.pid)
                 await asyncio.sleep(0.1)
+
+            async with asyncio.timeout(40):
+                while len(pids) < 2:
+                    await look()
+            for _ in range(40):
+                await look()
             assert len(pids) == 2
             assert "is the disk hanging?" in str(one.follower.status.reason)
             disk.go_on()
-            log.write_text(f"{released(1)}\n{released(2)}\n")
+            with log.open("a") as file:
+                file.write(f"{released(2)}\n")
             await one.until(lambda: one.tokens == [1, 2])
             assert one.follower.gaps == 0
 
