@@ -109,7 +109,7 @@ def _table(alone: Runs, watched: Runs, harder: Runs, *, judged: bool) -> Iterato
     )
     yield Row(
         f"... time to the first token, asked {FASTER} times a second against not at all",
-        f"{first:.4f} (95 %: {soonest:.4f} to {latest:.4f})",
+        f"{first:.4f} (95 %: {soonest:.4f} to {latest:.4f}) of {1000 * median_of(alone.firsts):.1f} ms",
     )
     yield Row(
         f"... so time to the first token lost to one question a second (a {FASTER}th)",

@@ -27,7 +27,7 @@ from kvexporter.sources.log_selection import Selection, StdinSelection, describe
 log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 5.0
-HEALTHY_SECONDS = 30.0
+HEALTHY_SECONDS = 60.0
 """Between two looks at the files of a journal that is read without trouble."""
 WRITERS_SECONDS = 30.0
 """A moment from which on writers are told is told again when it has moved so far."""
