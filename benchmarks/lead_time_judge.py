@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.lead_time_recording import Fact
 from benchmarks.lead_time_runs import HEALTHY_PEAK, Run
-from benchmarks.lead_time_server import Fact
 from kvexporter.intake import LogIntake, take_answer
 from kvexporter.rules.thresholds import OVERCOMMIT_RATIO, POOL_PAGE, POOL_WARN, POOL_WARN_KEEP, PoolCondition
 from kvexporter.server import Server

@@ -17,8 +17,9 @@ from typing import cast
 
 import httpx
 
+from benchmarks.lead_time_client import COMPACTED
+from benchmarks.lead_time_recording import Fact, Recording
 from benchmarks.lead_time_runs import KINDS, Run
-from benchmarks.lead_time_server import COMPACTED, Fact, Recording
 from tests.support.journal_files import LiveJournalFile
 from tests.support.llama_server import RealLlamaServer, tokens
 

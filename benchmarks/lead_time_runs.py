@@ -11,7 +11,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.lead_time_server import COMPACTED, Ask, Client, Dialect, Machine, Recording, SimulatedServer
+from benchmarks.lead_time_client import COMPACTED, Ask, Client
+from benchmarks.lead_time_machine import Dialect, Machine
+from benchmarks.lead_time_recording import Recording
+from benchmarks.lead_time_server import SimulatedServer
 
 KINDS = ("one huge prompt", "slow agents", "four equal", "late joiner", "short bursts")
 HEALTHY_PEAK = (0.8, 0.95)

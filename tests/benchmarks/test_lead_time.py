@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from benchmarks.lead_time_client import Ask, Client
 from benchmarks.lead_time_judge import judge, through_prometheus, watched
+from benchmarks.lead_time_machine import Dialect, Machine
+from benchmarks.lead_time_recording import Recording
 from benchmarks.lead_time_runs import HEALTHY_PEAK, KINDS, Run, simulated_runs
-from benchmarks.lead_time_server import Ask, Client, Dialect, Machine, Recording, SimulatedServer
+from benchmarks.lead_time_server import SimulatedServer
 from kvexporter.intake import LogIntake, take_answer
 from kvexporter.rules.thresholds import PoolCondition
 from kvexporter.server import Server
