@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kvexporter.lint.bash_assignments import DECLARES, run_assignments
 from kvexporter.lint.bash_commands import Assignment, Command, Parsed, parse_commands, split_assignment
-from kvexporter.lint.bash_values import DECLARES, Shell, run_assignments
+from kvexporter.lint.bash_values import Shell
 from kvexporter.lint.bash_words import Word
 from kvexporter.lint.findings import HIDDEN, Findings, is_secret_name
 from kvexporter.lint.fragments import check_fragments

@@ -9,7 +9,8 @@ from kvexporter.lint.exec_line import split_words
 from kvexporter.lint.findings import Findings
 from kvexporter.lint.options import find, near
 from kvexporter.lint.places import Traced
-from kvexporter.lint.server_command import ServerCommand, check_server
+from kvexporter.lint.server_checks import check_server
+from kvexporter.lint.server_command import ServerCommand
 from kvexporter.lint.words import Argument, Value
 
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*(?:=.*)?", re.ASCII | re.S)

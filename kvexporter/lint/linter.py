@@ -6,14 +6,16 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from kvexporter.lint.bash_assignments import READS, Sourced, apply, command_name
 from kvexporter.lint.bash_commands import parse_commands
-from kvexporter.lint.bash_values import READS, Shell, Sourced, apply, command_name
+from kvexporter.lint.bash_values import Shell
 from kvexporter.lint.context import Context, EnvironmentRules, FileText, Reading
 from kvexporter.lint.findings import Finding, in_order
 from kvexporter.lint.places import Book, Source
 from kvexporter.lint.programs import find_start
 from kvexporter.lint.script_checks import check_script
-from kvexporter.lint.server_command import ServerCommand, check_server
+from kvexporter.lint.server_checks import check_server
+from kvexporter.lint.server_command import ServerCommand
 from kvexporter.lint.unit_checks import check_unit
 from kvexporter.lint.words import Argument, Value
 

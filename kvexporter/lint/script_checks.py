@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kvexporter.lint.bash_assignments import Sourced, apply
 from kvexporter.lint.bash_commands import Command, Parsed, parse_commands
-from kvexporter.lint.bash_values import Shell, Sourced, apply
+from kvexporter.lint.bash_values import Shell
 from kvexporter.lint.context import Context, marked
 from kvexporter.lint.findings import Findings, Rules
 from kvexporter.lint.options import find
 from kvexporter.lint.places import Traced
 from kvexporter.lint.programs import Start, find_start, shell_text
-from kvexporter.lint.server_command import ServerCommand, check_server
+from kvexporter.lint.server_checks import check_server
+from kvexporter.lint.server_command import ServerCommand
 from kvexporter.lint.server_variables import check_variables
 from kvexporter.lint.words import Argument
 

@@ -18,7 +18,8 @@ from kvexporter.lint.exec_line import (
 from kvexporter.lint.findings import Findings
 from kvexporter.lint.programs import Start, find_start, script_path, shell_text
 from kvexporter.lint.script_checks import check_script
-from kvexporter.lint.server_command import ServerCommand, check_server
+from kvexporter.lint.server_checks import check_server
+from kvexporter.lint.server_command import ServerCommand
 from kvexporter.lint.server_variables import check_variables
 from kvexporter.lint.unit_text import Entry, read_unit
 from kvexporter.lint.words import Value

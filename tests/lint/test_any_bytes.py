@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvexporter.lint.bash_assignments import run_assignments
 from kvexporter.lint.bash_commands import parse_commands
-from kvexporter.lint.bash_values import Shell, run_assignments
+from kvexporter.lint.bash_values import Shell
 from kvexporter.lint.context import FileText
 from kvexporter.lint.exec_line import UnbalancedError, UnitEnvironment, executions
 from kvexporter.lint.findings import Finding

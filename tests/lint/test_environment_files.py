@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kvexporter.lint.bash_assignments import run_assignments
 from kvexporter.lint.bash_commands import parse_commands
-from kvexporter.lint.bash_values import Shell, run_assignments
+from kvexporter.lint.bash_values import Shell
 from kvexporter.lint.places import Book
 from kvexporter.lint.systemd_environment import read_systemd_environment
 from tests.support.lint_cases import (

@@ -12,7 +12,8 @@ import pytest
 from kvexporter.lint import script_checks, unit_checks
 from kvexporter.lint.context import FileText
 from kvexporter.lint.linter import Linter
-from kvexporter.lint.server_command import ServerCommand, check_server
+from kvexporter.lint.server_checks import check_server
+from kvexporter.lint.server_command import ServerCommand
 from kvexporter.lint.words import UNKNOWN
 from tests.support.lint_cases import CASES, new_linter, places, write_fake_server
 from tests.support.real_systemd import RealSystemd
