@@ -22,6 +22,7 @@ from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.turns import Turns
 
 _LOOK_SECONDS = 0.005
+_TICK_LOOKS = 100
 
 
 def main(folder: str) -> None:
@@ -40,6 +41,8 @@ async def _main(folder: str) -> None:
     follower.poke()
     looks = anonymous = 0
     while follower.read_until == 0.0:
+        if looks % _TICK_LOOKS == 0:
+            server.tick(time.time(), quiet=time.time() - follower.read_until)
         await asyncio.sleep(_LOOK_SECONDS)
         looks += 1
         if looks % 20 == 0:

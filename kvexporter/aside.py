@@ -20,6 +20,16 @@ class Aside(Generic[T]):
         self._late = False
         """The call under way has passed its deadline: no other is made until it has come back."""
 
+    @property
+    def late(self) -> bool:
+        """A call has passed its deadline and has not come back."""
+        return self._late
+
+    @property
+    def under_way(self) -> bool:
+        """A call has not come back."""
+        return self._under_way is not None
+
     async def call(self, work: Callable[[], T], deadline: float) -> T:
         """What `work` gives, or raises. TimeoutError after `deadline` seconds, and at once while an earlier one hangs.
 

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints
 
 import yaml
 
+from kvexporter.reading_at_start import reading
+
 MAX_FILE_BYTES = 1024 * 1024
 """A configuration of 200 servers is about 60 KiB."""
 
@@ -254,23 +256,23 @@ def read_file(path: Path, section: Section[T]) -> tuple[T, tuple[str, ...]]:
     Raises ConfigError with every problem found.
     """
     try:
-        with path.open("rb") as stream:
+        with reading(path), path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, found more: is this a configuration file?")
-    reading = Reading(path)
+    read = Reading(path)
     node = _compose(path, data)
     if node is None:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], start_mark=yaml.Mark(str(path), 0, 0, 0, None, 0))
     try:
-        value = section.read(Place(reading, node, ""))
+        value = section.read(Place(read, node, ""))
     except Refused as refused:
-        reading.problems.append(refused.problem)
-    if reading.problems:
-        raise ConfigError("\n".join(problem.text for problem in sorted(reading.problems)))
-    return value, tuple(warning.text for warning in sorted(reading.warnings))
+        read.problems.append(refused.problem)
+    if read.problems:
+        raise ConfigError("\n".join(problem.text for problem in sorted(read.problems)))
+    return value, tuple(warning.text for warning in sorted(read.warnings))
 
 
 def _compose(path: Path, data: bytes) -> yaml.Node | None:

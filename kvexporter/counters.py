@@ -14,44 +14,8 @@ from kvexporter.facts import (
     UnitRestartScheduled,
 )
 from kvexporter.llama import events as ev
+from kvexporter.llama.endpoints import ENDPOINTS
 from kvexporter.snapshot import CAUSES, Counters, Incident
-
-_PATHS = frozenset(
-    {
-        "/",
-        "/health",
-        "/v1/health",
-        "/metrics",
-        "/props",
-        "/slots",
-        "/models",
-        "/v1/models",
-        "/completion",
-        "/completions",
-        "/v1/completions",
-        "/chat/completions",
-        "/v1/chat/completions",
-        "/v1/responses",
-        "/v1/messages",
-        "/v1/messages/count_tokens",
-        "/infill",
-        "/embedding",
-        "/embeddings",
-        "/v1/embeddings",
-        "/rerank",
-        "/reranking",
-        "/v1/rerank",
-        "/v1/reranking",
-        "/tokenize",
-        "/detokenize",
-        "/apply-template",
-        "/lora-adapters",
-        "/api/chat",
-        "/api/show",
-        "/api/tags",
-    }
-)
-"""The paths that are a label value of their own; clients can ask for anything, so the rest is `other`."""
 
 _CODES = 60
 _ENDED_TASKS = 1024
@@ -135,9 +99,10 @@ class LogCounters:
             self.requests_cancelled += 1
             self._end(event.task)
 
-    def _asked(self, event: ev.HttpRequest) -> None:
-        key = f"{event.path if event.path in _PATHS else 'other'} {event.code}"
-        if key in self.http or len(self.http) < len(_PATHS) * _CODES:
+    def asked(self, event: ev.HttpRequest) -> None:
+        """A request was answered."""
+        key = f"{event.path if event.path in ENDPOINTS else 'other'} {event.code}"
+        if key in self.http or len(self.http) < len(ENDPOINTS) * _CODES:
             self.http[key] = self.http.get(key, 0) + 1
 
     def _new_process(self, event: ev.ProcessStarting) -> None:
@@ -183,7 +148,7 @@ _COUNTED: dict[type, Callable[[LogCounters, Any], None]] = {
     ev.Released: LogCounters._released,
     ev.RequestFailed: LogCounters._failed,
     ev.TaskCancelled: LogCounters._cancelled,
-    ev.HttpRequest: LogCounters._asked,
+    ev.HttpRequest: LogCounters.asked,
     ev.ProcessStarting: LogCounters._new_process,
 }
 """By kind, not by a chain of tests: a backlog has millions of events."""

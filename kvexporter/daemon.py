@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 from kvexporter import __version__
 from kvexporter.alerting.alerter import Alerter
@@ -23,6 +22,8 @@ from kvexporter.fleet import Fleet
 from kvexporter.gpu_worker import GpuWorker
 from kvexporter.keeper import Keeper
 from kvexporter.options import RunOptions
+from kvexporter.paces import until_next
+from kvexporter.reading_at_start import Ended, read_at_start
 from kvexporter.snapshot import CollectorStatus, ExporterSnapshot
 from kvexporter.sources.discovery import Discovery
 from kvexporter.sources.log_selection import Selection
@@ -35,32 +36,43 @@ from kvexporter.web.serve import ListenError, WebServer, open_sockets
 log = logging.getLogger(__name__)
 
 DISCOVERY_SECONDS = 15.0
+"""Between two looks for new processes, where a server is missed, begins or works; else IDLE_SECONDS."""
 DISCOVERY_DEADLINE = 10.0
 CONFIG_SECONDS = 10.0
 """How long the configuration is waited for: it may be on a network's disk."""
 SEARCH_SECONDS = 60.0
 """Between two looks at all processes of the host; in between only new ones are looked at."""
+QUIET_SEARCH_SECONDS = 300.0
+"""The same while all servers that were found are calm and no process was started."""
 SOON_SECONDS = 0.5
 """A new process is looked for this long after the log or the process table spoke of one."""
 PROCESS_SECONDS = 2.0
 JOURNAL_CHECK_SECONDS = 15.0
+"""While a server works or a journal is not read; else IDLE_SECONDS."""
 START_SECONDS = 20.0
 """Systemd hears of the start after so long at the latest: a boot must not wait for a backlog or a dead disk, and what
 has not started within 90 s is killed."""
 BUSY_JOURNAL_SECONDS = 0.5
 """Journald announces lines up to half a second late, and writes of others not at all."""
 SHORT_SECONDS = 0.25
-"""Between two rounds for what was heard."""
+"""Between two rounds for what was heard, or has ended."""
 JOURNAL_SECONDS = 1.0
+LATELY_SECONDS = 15.0
+"""So long after something was heard more is expected."""
 ALERT_SECONDS = 0.5
 """Between two looks at what alerts hold, while a server works or an alert is on."""
+QUIET_ALERT_SECONDS = 15.0
+"""The same at any other time."""
 TICK_SECONDS = 1.0
-IDLE_SECONDS = 15.0
+IDLE_SECONDS = 30.0
 """Between two rounds of these steps while nothing happens: each wakes a processor that may sleep otherwise, and all of
-them together do it once."""
+them together do it once. The log wakes them, and a process's end does."""
 GPU_SECONDS = 5.0
-NO_GPU_SECONDS = 60.0
-"""Between two looks whether a GPU has come."""
+QUIET_GPU_SECONDS = 15.0
+NO_GPU_SECONDS = 300.0
+"""Between two looks whether a GPU has come; one is also taken when a server has come."""
+HANGING_SECONDS = 90.0
+"""A loop that has not turned for so long does not turn."""
 REMEMBER_SECONDS = 86_400.0
 """A unit that wrote nothing for so long before the start is not missed."""
 EXIT_RESTART = 75
@@ -95,6 +107,8 @@ class Daemon:
         """What was found last, and is watched; None if the next finding is to be applied whatever it is."""
         self._searched = -math.inf
         """When all processes were looked at last (monotonic)."""
+        self._started = True
+        """Some process was started since then."""
         self._gpus = GpuWorker()
         self._settling = Bell()
         """A server was found whose memory at its start is to be measured."""
@@ -252,11 +266,20 @@ class Daemon:
             log.error("%s", self._keeper.fatal)
             self._exit_status = 1
             self._stop.set()
+        if self._keeper.late:
+            # Before anything is written: the store must not get what was counted without it.
+            self._fleet.take_up()
+            self._keeper.take_up()
+            self._alerter.take_up()
+            self._settling.set()
+            self._recalled = False
         if self._keeper.settled and not self._recalled:
             self._recalled = True
             self._fleet.show_down(gone_targets(self._config, self._stored_journals()))
-        lately = not self._ready or time.monotonic() - self._heard_at < IDLE_SECONDS
-        pause = JOURNAL_SECONDS if lately else IDLE_SECONDS
+        lately = not self._ready or time.monotonic() - self._heard_at < LATELY_SECONDS
+        pause = IDLE_SECONDS if self._fleet.reads_well else JOURNAL_CHECK_SECONDS
+        if lately:
+            pause = JOURNAL_SECONDS
         self._fleet.read_journals(BUSY_JOURNAL_SECONDS if self._fleet.busy else pause)
         self._fleet.keep()
         # What is heard is written soon; the rest of the time this looks after journals that cannot be read.
@@ -270,22 +293,26 @@ class Daemon:
         if self._alerter.enabled and (self._fleet.busy or self._alerter.active or not self._ready):
             return ALERT_SECONDS
         # A server without a log begins to work unheard.
-        pause = TICK_SECONDS if self._alerter.enabled and self._fleet.watches_processes else IDLE_SECONDS
+        pause = IDLE_SECONDS
+        if self._alerter.enabled:
+            pause = TICK_SECONDS if self._fleet.watches_processes else QUIET_ALERT_SECONDS
         return ALERT_SECONDS if await self._alerter.wake.wait(_until_next(pause)) else 0.0
 
     async def _check_journals(self) -> float:
         for feed in list(self._fleet.feeds):
             await feed.follower.check()
-        return JOURNAL_CHECK_SECONDS
+        return IDLE_SECONDS if self._fleet.reads_well and not self._fleet.busy else JOURNAL_CHECK_SECONDS
 
     async def _processes(self) -> float:
         began = time.perf_counter()
+        self._fleet.ended.clear()
         for watched in list(self._fleet.watched.values()):
             if not self._fleet.look_at_process(watched, self._clock()):
                 self._look_soon()
             await asyncio.sleep(0)
         self._collectors["process"] = CollectorStatus(True, time.perf_counter() - began)
-        return PROCESS_SECONDS if self._fleet.watches_processes or self._fleet.settling else IDLE_SECONDS
+        pause = PROCESS_SECONDS if self._fleet.watches_processes or self._fleet.settling else IDLE_SECONDS
+        return SHORT_SECONDS if await self._fleet.ended.wait(_until_next(pause)) else 0.0
 
     async def _headers(self) -> float:
         await self._fleet.read_headers()
@@ -305,30 +332,39 @@ class Daemon:
             self._exit_status = EXIT_RESTART
             self._stop.set()
         if not report.gpus and report.reason == "no_gpu":
-            return NO_GPU_SECONDS
+            self._settling.clear()
+            await self._settling.wait(_until_next(NO_GPU_SECONDS))
+            return 0.0
         if self._fleet.busy or self._fleet.settling:
             return GPU_SECONDS
         self._settling.clear()
-        return GPU_SECONDS if await self._settling.wait(_until_next(IDLE_SECONDS)) else 0.0
+        return GPU_SECONDS if await self._settling.wait(_until_next(QUIET_GPU_SECONDS)) else 0.0
 
     async def _discovery(self) -> float:
         asked = False
+        pause = IDLE_SECONDS if self._ready and self._fleet.calm else DISCOVERY_SECONDS
         try:
-            async with asyncio.timeout(_until_next(DISCOVERY_SECONDS)):
+            async with asyncio.timeout(_until_next(pause)):
                 await self._look.wait()
                 asked = True
                 self._look.clear()
                 await asyncio.sleep(SOON_SECONDS)
         except TimeoutError:
             pass
-        await self._discover(thorough=asked or time.monotonic() - self._searched >= SEARCH_SECONDS)
+        news = self._discoverer.under_way or self._processes_found.news()
+        self._started = self._started or news
+        quiet = self._fleet.calm and not self._started
+        age = time.monotonic() - self._searched
+        thorough = asked or self._found is None or age >= (QUIET_SEARCH_SECONDS if quiet else SEARCH_SECONDS)
+        if thorough or news:
+            await self._discover(thorough=thorough)
         return 0.0
 
     async def _discover(self, *, thorough: bool = True) -> None:
         """Look which llama-servers there are and watch them. With thousands of processes that takes a while."""
         began = time.perf_counter()
         if thorough:
-            self._searched = time.monotonic()
+            self._searched, self._started = time.monotonic(), False
         try:
             found = await self._discoverer.call(
                 partial(self._processes_found.find, thorough=thorough), DISCOVERY_DEADLINE
@@ -361,7 +397,7 @@ class Daemon:
         self._reloading = asyncio.create_task(self.reload())
 
     def _healthy(self) -> bool:
-        return time.monotonic() - self._turned < 30.0
+        return time.monotonic() - self._turned < HANGING_SECONDS
 
     def _status(self) -> str:
         names = sorted(self._fleet.watched)
@@ -384,26 +420,32 @@ async def _forever(step: Callable[[], object]) -> None:
 
 
 def _until_next(interval: float) -> float:
-    """Seconds to the next multiple of the interval: what is due then wakes the processor once for all steps."""
-    if interval <= 0.0:
-        return 0.0
-    left = interval - time.monotonic() % interval
-    return left if left > interval / 10 else left + interval
+    return until_next(interval, time.monotonic())
 
 
 def run_daemon(options: RunOptions) -> int:
     """Run the daemon until a signal; the exit status."""
-    config = Config()
-    path = options.config_file
-    if path is not None:
-        config = load_config(Path(path))
-    elif options.one_server is not None:
+    config, web_config = Config(), None
+    path, web_path = options.config_file, options.web_config_file
+    try:
+        if path is not None:
+            config = read_at_start(partial(load_config, path), _say_waiting)
+        if web_path is not None:
+            web_config = read_at_start(partial(LiveWebConfig, web_path), _say_waiting)
+    except Ended:
+        log.info("stopping")
+        return 0
+    if options.one_server is not None:
         config = config_of_one(options.one_server.name, options.one_server.url, options.one_server.log_file)
     for warning in config.warnings:
         log.warning("%s", warning)
-    web_config = LiveWebConfig(options.web_config_file) if options.web_config_file is not None else None
     log.info("kvexporter %s, %s", __version__, f"configuration: {path}" if path else "no configuration file")
     return asyncio.run(_run(options, config, web_config))
+
+
+def _say_waiting(text: str) -> None:
+    log.warning("%s", text)
+    ServiceManager().status(text)
 
 
 async def _run(options: RunOptions, config: Config, web_config: LiveWebConfig | None) -> int:

@@ -10,6 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from kvexporter.llama.access_log import Asked
+from kvexporter.llama.events import LogLine
+
 Endpoint = Literal["health", "props", "slots", "metrics", "models"]
 
 PollReason = Literal[
@@ -32,13 +35,15 @@ PollReason = Literal[
 # ---- systemd's words, read from the journal ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class UnitStarted:
+class UnitWord(Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """What systemd or journald says of a unit."""
+
+
+class UnitStarted(UnitWord, frozen=True):
     """systemd started the unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitExited:
+class UnitExited(UnitWord, frozen=True):
     """The unit's main process ended other than cleanly.
 
     `code` is exited, killed or dumped; `status` the number or the signal's name.
@@ -48,47 +53,41 @@ class UnitExited:
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnitFailed:
+class UnitFailed(UnitWord, frozen=True):
     """The unit failed; `result` as systemd words it (exit-code, oom-kill, start-limit-hit, …)."""
 
     result: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnitStopped:
-    """systemd stopped the unit."""
+class UnitStopped(UnitWord, frozen=True):
+    """systemd stopped the unit; `restarting`: only to start it anew (None: an older systemd, which does not say)."""
+
+    restarting: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UnitStopping:
+class UnitStopping(UnitWord, frozen=True):
     """systemd was asked to stop the unit, or to start it anew: by an operator, a shutdown, or a unit it depends on."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitStarting:
+class UnitStarting(UnitWord, frozen=True):
     """systemd begins to start the unit: it is no longer stopped, though it may never come up."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitNotStarted:
+class UnitNotStarted(UnitWord, frozen=True):
     """systemd did not try to start the unit, because another one that it needs failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitRestartScheduled:
+class UnitRestartScheduled(UnitWord, frozen=True):
     """systemd will start the unit again; `restarts` is its own counter."""
 
     restarts: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnitOutOfMemory:
+class UnitOutOfMemory(UnitWord, frozen=True):
     """A process of the unit was killed by the kernel's or systemd's OOM killer."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinesSuppressed:
+class LinesSuppressed(UnitWord, frozen=True):
     """journald dropped `count` lines of the unit: all counts from its journal are lower bounds from here on."""
 
     count: int
@@ -108,12 +107,17 @@ UnitEvent = (
 )
 
 
-class JournalEntry(Struct, frozen=True, gc=False):
+Reading = LogLine | Asked
+"""What a reader can make of a message."""
+
+
+class JournalEntry(Struct, frozen=True, gc=False, array_like=True):
     """One journal entry worth a look."""
 
     at: float
     """When journald received it (realtime)."""
-    message: bytes
+    message: bytes = b""
+    """Empty where it is told what it says: then nobody needs the text, which may quote a request."""
     pid: int | None = None
     """The process that wrote it (not the unit it is about)."""
     invocation: str | None = None
@@ -121,8 +125,8 @@ class JournalEntry(Struct, frozen=True, gc=False):
     """Set instead of a message from the server when systemd or journald speaks about the unit."""
     continued: bool = False
     """A later piece of a line that journald split (48 KiB, NUL): never parsed as a line of its own."""
-    reading: object = None
-    """What the reader's `wanted` made of the message, so that nobody has to parse it again."""
+    reading: Reading | None = None
+    """What the reader made of the message, so that nobody has to parse it again."""
     unit: str | None = None
     """The systemd unit or the container that it is of or about. Told in exports only, which may be of a whole host."""
 

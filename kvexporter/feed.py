@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from kvexporter.follower import JournalFollower
 from kvexporter.intake import MAX_CHILDREN, LogIntake
 from kvexporter.llama.events import ChildStarting
-from kvexporter.server import ServerMemory
+from kvexporter.reading_links import Place, place_of
+from kvexporter.server_memory import ServerMemory
 from kvexporter.sources.log_selection import Selection, selection_from_stored, stored_fields
 
 
@@ -29,9 +30,12 @@ class Feed:
     """When it was last tried to be written (monotonic)."""
     key: str = field(init=False)
     """Under which it is stored."""
+    place: Place = field(init=False)
+    """Where it lies: what lies there hangs together."""
 
     def __post_init__(self) -> None:
         self.key = feed_key(self.selection)
+        self.place = place_of(self.selection)
 
     def remember(self, name: str, memory: ServerMemory) -> None:
         """Keep what is known of a server that is not watched any more; the oldest go when there are too many."""

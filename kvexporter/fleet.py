@@ -74,6 +74,7 @@ class Fleet:
                 watched = self.add(target)
             self.update(watched, target, now)
         self._journals.prune()
+        self._processes.keep(set(self.pids()))
 
     def show_down(self, targets: Iterable[Target]) -> None:
         """Show servers as down, for a while, that were watched before this exporter started and are not there now."""
@@ -83,12 +84,28 @@ class Fleet:
             if not known and target.name not in self.watched and len(self.watched) < MAX_SERVERS:
                 self._missing(self.add(target), now)
 
+    def take_up(self) -> None:
+        """The store could be opened after all: servers that it knows go on where it ends, as after a restart."""
+        now, names = self._clock(), self._journals.leave_uncounted()
+        for before in sorted((self.watched[name] for name in names), key=lambda each: each.target.child_of is not None):
+            self._remove(before.target.name)
+            if before.target.child_of is not None and before.target.process is None:
+                continue  # known by its lines alone: these, or the store, tell its name again
+            watched = self.add(before.target)
+            watched.writer = before.writer
+            if before.gone_since is None:
+                self.update(watched, before.target, now)
+            else:
+                watched.gone_since = before.gone_since
+                self._missing(watched, now)
+
     async def aclose(self) -> None:
         """Stop all sources."""
         await self._journals.aclose()
         for watched in self.watched.values():
             self._polling.stop(watched)
         await self._polling.aclose()
+        self._processes.keep(set())
 
     def add(self, target: Target) -> Watched:
         """Watch one more server."""
@@ -220,6 +237,17 @@ class Fleet:
         return self._journals.heard
 
     @property
+    def ended(self) -> Bell:
+        """A server's process has ended since this was cleared."""
+        return self._processes.ended
+
+    @property
+    def calm(self) -> bool:
+        """There are servers, all of them run and none works: nothing is expected to happen that is not told."""
+        servers = self.watched.values()
+        return bool(servers) and not self.busy and all(each.model.state in ("ready", "sleeping") for each in servers)
+
+    @property
     def busy(self) -> bool:
         """A server works, or an error's outcome is awaited: its journal is worth a look between announcements."""
         return any(watched.model.busy or watched.model.cascade_open for watched in self.watched.values())
@@ -239,6 +267,11 @@ class Fleet:
     def caught_up(self) -> bool:
         """Every journal has been read to its end once, or cannot be read."""
         return self._journals.caught_up
+
+    @property
+    def reads_well(self) -> bool:
+        """Every journal is read without trouble."""
+        return all(feed.follower.status.success for feed in self.feeds)
 
     def tick(self, now: float) -> None:
         """Let time pass in the models; for what their logs tell only up to where these have been read."""

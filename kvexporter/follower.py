@@ -18,7 +18,7 @@ from kvexporter.facts import JournalEntry
 from kvexporter.reading.batch import Batch
 from kvexporter.reading.link import ReadingLink
 from kvexporter.snapshot import CollectorStatus
-from kvexporter.sources.journal import Seek
+from kvexporter.sources.drain import Seek
 from kvexporter.sources.journal_chunk import always
 from kvexporter.sources.journal_health import JournalHealth
 from kvexporter.sources.log_health import log_health
@@ -27,7 +27,7 @@ from kvexporter.sources.log_selection import Selection, StdinSelection, describe
 log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 5.0
-HEALTHY_SECONDS = 60.0
+HEALTHY_SECONDS = 300.0
 """Between two looks at the files of a journal that is read without trouble."""
 WRITERS_SECONDS = 30.0
 """A moment from which on writers are told is told again when it has moved so far."""
@@ -72,6 +72,8 @@ class JournalFollower:
         """Times that entries were gone before they were read: counts are lower bounds from then on."""
         self.position: str | None = None
         """The last entry that was read and handled; None before the first."""
+        self.heard = 0.0
+        """When something was read, or found out to be all, last (monotonic)."""
         self._seek: Seek = "invocation"
         self._link = link
         self._handler = handler
@@ -103,6 +105,14 @@ class JournalFollower:
             self._number = self._link.open(self, self.selection, self.position, self._seek, self._told_writers)
         elif self._number is not None:
             self._tell_writers(self._number)
+
+    def read_by(self, link: ReadingLink) -> None:
+        """Have another process go on with the reading."""
+        if self._number is not None:
+            self._link.close(self._number)
+            self._number = None
+        self._link = link
+        self._retry_at = 0.0
 
     def close(self) -> None:
         """Stop reading."""
@@ -141,6 +151,7 @@ class JournalFollower:
 
     def batch(self, batch: Batch, *, more: bool) -> None:
         """A slice was read. All of it is handled before anything else: counts and position go together."""
+        self.heard = time.monotonic()
         for entry in batch.entries:
             self._handler(entry)
         self._got_on = self._got_on or batch.position != self.position

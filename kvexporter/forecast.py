@@ -75,6 +75,8 @@ class Forecast:
         self._trend = PeakTrend()
         self._conversations = Conversations()
         self._last: float | None = None
+        self._ran = True
+        """Something ran at the last look, or there was none yet."""
 
     def observe(self, slots: Iterable[SlotState], geometry: Geometry, at: float) -> None:
         """The slots are like this at `at`. Looks at them twice a second at most."""
@@ -86,6 +88,9 @@ class Forecast:
         if not geometry.capacity:
             return
         running = [state for state in slots if state.processing]
+        if not running and not self._ran:
+            return  # as at the look before: nothing has come to what is known
+        self._ran = bool(running)
         self._speeds.sample(running, at)
         sizes = [_whole(state, geometry.slot_context, limits=False) for state in running]
         self._requests.sample(running, sizes)

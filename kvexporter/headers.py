@@ -22,7 +22,8 @@ READ_SECONDS = 30.0
 MOST_HANGING = 4
 """Reads that have not come back; with so many on dead disks no more are begun."""
 
-_Key = tuple[int, float, tuple[str, ...]]
+_Key = tuple[Server, int, float, tuple[str, ...]]
+"""The model that was told, its process, and its file's names."""
 
 
 class Watched(Protocol):
@@ -58,11 +59,12 @@ class HeaderReading:
             process = watched.target.process
             if process is None:
                 continue
-            key = (process.pid, process.start_time, watched.model.model_names)
-            if not key[2] or self._seen.get(watched.target.name) == key or len(self._under_way) >= MOST_HANGING:
+            names_told = watched.model.model_names
+            key = (watched.model, process.pid, process.start_time, names_told)
+            if not names_told or self._seen.get(watched.target.name) == key or len(self._under_way) >= MOST_HANGING:
                 continue
             self._seen[watched.target.name] = key
-            watched.model.model_read(await self._shape(watched.target.name, process, key[2]))
+            watched.model.model_read(await self._shape(watched.target.name, process, names_told))
 
     async def _shape(self, server: str, process: FoundProcess, names: tuple[str, ...]) -> ModelShape | None:
         began = time.monotonic()

@@ -64,6 +64,9 @@ class LogIntake:
 
     def entry(self, entry: JournalEntry) -> Server | None:
         """Take one entry; the server it was about, if it said anything."""
+        reading = entry.reading
+        if type(reading) is LogLine and not entry.continued:
+            return self._take(reading, entry.at, entry.pid)
         if entry.unit_event is not None:
             self.results["matched"] += 1
             server = self._server_of(None, None)
@@ -71,15 +74,13 @@ class LogIntake:
             return server
         if entry.continued:
             self.results["continued"] += 1
-            piece = entry.reading
-            mentions = piece.mentions_context_error if type(piece) is LogLine else CONTEXT_ERROR in entry.message
+            mentions = reading.mentions_context_error if type(reading) is LogLine else CONTEXT_ERROR in entry.message
             if not mentions:
                 return None
             server = self._server_of(None, entry.pid)  # a piece is no line, but grep would count it
             server.line(LogLine(None, mentions_context_error=True), entry.at)
             return server
-        reading = entry.reading
-        return self._take(reading if type(reading) is LogLine else parse_line(entry.message), entry.at, entry.pid)
+        return self._take(parse_line(entry.message), entry.at, entry.pid)
 
     def line(self, message: bytes, at: float, pid: int | None = None) -> Server | None:
         """Take one line of text."""

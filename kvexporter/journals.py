@@ -16,12 +16,14 @@ from kvexporter.feed import Feed
 from kvexporter.follower import JournalFollower
 from kvexporter.intake import LogIntake
 from kvexporter.keeper import Keeper
+from kvexporter.llama.events import LogLine, TaskLaunched
 from kvexporter.log_writers import LogWriters
-from kvexporter.reading.link import ReadingLink
+from kvexporter.reading_links import ReadingLinks, place_of
+from kvexporter.server_memory import ServerMemory
 from kvexporter.sources.journal_mark import parse_mark
-from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.log_mark import parse_log_mark
 from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
+from kvexporter.store import StoredFeed
 from kvexporter.turns import Turns
 from kvexporter.watched import Roster, Watched
 
@@ -29,11 +31,6 @@ log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 0.9
 """What was counted is written at most so often, but for incidents; with the loop's steps, once a second."""
-
-
-MOST_READERS = 8
-"""Processes that read journals, and as many that read log files. Each takes 20 MB, and every container's log is in a
-folder of its own; beyond this number folders share one."""
 FILE_SECONDS = 1.0
 """A log file announces nothing: it is looked at so often at least."""
 OLD_SECONDS = 10.0
@@ -52,9 +49,7 @@ class Journals:
         self._roster = roster
         self._keeper = keeper
         self._clock = clock
-        self._turns = Turns()
-        self._links: dict[_Place, ReadingLink] = {}
-        """Where logs are → who reads them: a dead disk holds up nothing but what is on it."""
+        self._links = ReadingLinks(Turns())
         self._leaving: set[asyncio.Task[None]] = set()
         self._said: set[str] = set()
         """Kinds of errors that have been logged."""
@@ -92,19 +87,35 @@ class Journals:
                 self.feeds.remove(feed)
                 self._lines_before.update(_lines(feed))
                 self._gaps_before[feed.key] = feed.follower.gaps
-        for place in self._links.keys() - {_place(feed.selection) for feed in self.feeds}:
-            link = self._links.pop(place)
-            if link in self._links.values():
-                continue
+        for link in self._links.keep(feed.place for feed in self.feeds):
             leaving = asyncio.get_running_loop().create_task(link.aclose())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
+
+    def leave_uncounted(self) -> set[str]:
+        """Close the journals that were read without the store and go on in it from another place, now that it is known.
+
+        The names of their servers, which have to be added anew; each of their lines is then counted once, and what was
+        counted without the store is forgotten. All others are read on: of them the store knows nothing.
+        """
+        names: set[str] = set()
+        for feed in list(self.feeds):
+            # Of standard input nothing can be read twice, and nothing of it is kept.
+            if isinstance(feed.selection, StdinSelection) or not feed.follower.recalled:
+                continue
+            if self._usable(feed) is None and not self._keeper.begun_anew:
+                continue
+            names.update(watched.target.name for watched in self._writers(feed))
+            feed.follower.close()
+            self.feeds.remove(feed)
+            self._lines_before.update(_lines(feed))
+        return names
 
     async def aclose(self) -> None:
         """Stop reading."""
         for feed in self.feeds:
             feed.follower.close()
-        await asyncio.gather(*(link.aclose() for link in set(self._links.values())), *self._leaving)
+        await asyncio.gather(*(link.aclose() for _, link in self._links), *self._leaving)
 
     def _feed(self, selection: Selection) -> Feed:
         for feed in self.feeds:
@@ -115,7 +126,7 @@ class Journals:
         intake = LogIntake(writers.of, writers.names.starting)
         follower = JournalFollower(
             selection,
-            self._link(selection),
+            self._links.of(place_of(selection)),
             lambda entry: self._survive(intake, writers, entry),
             writers_from=writers.matter_from,
         )
@@ -123,16 +134,6 @@ class Journals:
         writers.memories = lambda: feed.memories
         self.feeds.append(feed)
         return feed
-
-    def _link(self, selection: Selection) -> ReadingLink:
-        place = _place(selection)
-        if place not in self._links:
-            alike = Counter(link for (kind, _), link in self._links.items() if kind == place[0])
-            if len(alike) < MOST_READERS:
-                self._links[place] = ReadingLink(self._turns, stdin=isinstance(selection, StdinSelection))
-            else:
-                self._links[place] = min(alike, key=alike.__getitem__)
-        return self._links[place]
 
     # ---- entries -----------------------------------------------------------------------------------------------
 
@@ -156,6 +157,9 @@ class Journals:
         if model is None:
             return
         now, watched = self._clock(), self._roster.watched[model.name]
+        reading = entry.reading
+        if isinstance(reading, LogLine) and type(reading.event) is TaskLaunched and watched.poller is not None:
+            watched.poller.launched(now - entry.at)
         if entry.unit_event is not None:
             say_unit_event(watched, entry.unit_event, entry.at, now)
         if watched.gone_since is not None:
@@ -192,12 +196,20 @@ class Journals:
         """
         if not self._keeper.settled:
             return
-        for (kind, _), link in self._links.items():
+        self._part()
+        for kind, link in self._links:
             link.pace(pace if kind == "journal" else min(pace / 2, FILE_SECONDS))
         for feed in self.feeds:
             if not feed.follower.recalled:
                 self._recall(feed)
             feed.follower.poke()
+
+    def _part(self) -> None:
+        """Have other processes go on with what shares one with a log that hangs."""
+        moved = self._links.part({feed.follower: (feed.place, feed.follower.heard) for feed in self.feeds})
+        for feed in self.feeds:
+            if feed.place in moved:
+                feed.follower.read_by(moved[feed.place])
 
     def keep(self, *, at_once: bool = False) -> None:
         """Have what was counted written: at once when an incident has closed or if told so, else once a second."""
@@ -217,8 +229,8 @@ class Journals:
                 feed.incidents = seen
 
     def _recall(self, feed: Feed) -> None:
-        recalled, gaps = self._keeper.recall(feed.key), self._gaps_before.pop(feed.key, 0)
-        if recalled is None or recalled[1].keys().isdisjoint(feed.members) or not _readable(feed, recalled[0].position):
+        recalled, gaps = self._usable(feed), self._gaps_before.pop(feed.key, 0)
+        if recalled is None:
             feed.follower.start_after(None, gaps, head=self._keeper.begun_anew)
             return
         stored, feed.memories = recalled
@@ -228,6 +240,13 @@ class Journals:
             if watched.gone_since is not None:
                 watched.model.process_seen(None, self._clock())  # whatever it was when it was stored
             self._roster.addressed(watched)
+
+    def _usable(self, feed: Feed) -> tuple[StoredFeed, dict[str, ServerMemory]] | None:
+        """What is stored of a journal, if reading can go on from there."""
+        recalled = self._keeper.recall(feed.key)
+        if recalled is None or recalled[1].keys().isdisjoint(feed.members) or not _readable(feed, recalled[0].position):
+            return None
+        return recalled
 
     def _writers(self, feed: Feed) -> list[Watched]:
         """The servers whose lines come in this journal, a router's children included."""
@@ -270,18 +289,6 @@ def _recall(feed: Feed, watched: Watched) -> None:
     if memory is not None:
         watched.model.remember(memory)
         watched.announced.forget_before(watched.model)
-
-
-_Place = tuple[str, str | None]
-
-
-def _place(selection: Selection) -> _Place:
-    """Kind and folder (None: the host's own journal)."""
-    if isinstance(selection, JournalSelection):
-        return "journal", selection.directory
-    if isinstance(selection, LogFileSelection):
-        return "files", selection.folder
-    return "stdin", None
 
 
 def _lines(feed: Feed) -> Counter[str]:

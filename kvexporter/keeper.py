@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import logging
 import queue
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from kvexporter.server import Server, ServerMemory
-from kvexporter.store import Batch, Store, StoredAlerts, StoredFeed, StoredStart, StoreError, is_damage
+from kvexporter.server import Server
+from kvexporter.server_memory import ServerMemory
+from kvexporter.store import Batch, Store, StoredAlerts, StoredFeed, StoredStart
+from kvexporter.store_file import StoreError, is_damage
+from kvexporter.store_opening import Opened, Opening, close_store, open_store
 
 log = logging.getLogger(__name__)
 
 COMMIT_SECONDS = 1.0
 HANGING_SECONDS = 10.0
-OPEN_ATTEMPTS = 12
-OPEN_PAUSE = 5.0
 OPEN_SECONDS = 60.0
-"""Journals wait so long for a store whose disk does not answer; then they are counted without being kept."""
+"""Journals wait so long for a store whose disk does not answer; then they are counted without it, until it does."""
 CLOSE_SECONDS = 5.0
 STARTS_WAITING = 200
 MOST_WAITING = 1_000
 """Things to be written that the thread has not come to, while the disk hangs."""
 
-
-@dataclass(frozen=True, slots=True)
-class _NotOpened:
-    """Why the store could not be opened, and whether that is tried again."""
-
-    text: str
-    again: bool
-
-
-_Opening = tuple[dict[str, StoredFeed], bool] | StoreError | _NotOpened
 
 _Work = Batch | StoredStart | StoredAlerts
 
@@ -50,11 +39,16 @@ class Keeper:
 
     `failures` counts commits and openings that failed; the daemon goes on without. What was not committed is committed
     later, or counted again from the journal after a restart.
+
+    A store that could not be opened in time and can be later is `late`: what was counted meanwhile does not go on where
+    it ends. Nothing is written until `take_up` says that counting does.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.settled = path is None
-        """It is known what was stored, or that nothing can be: journals may be read now."""
+        """It is known what was stored, or that this cannot be known now: journals may be read."""
+        self.late = False
+        """The store was opened after it had been given up: what it holds is known now, and awaits `take_up`."""
         self.failures = 0
         self.problem: str | None = None
         """Why nothing is kept at the moment; None while all is well, and without a path."""
@@ -66,6 +60,8 @@ class Keeper:
         self._clock = clock
         self._feeds: dict[str, StoredFeed] = {}
         self._open = False
+        self._told_again: bool | None = None
+        """What was said last of a problem: that it is tried again soon, or that for now nothing is kept."""
         self._opening_since = 0.0
         """When the attempt to open it that is under way began, by the clock."""
         self._under_way: dict[str, float] = {}
@@ -83,7 +79,7 @@ class Keeper:
         self._alerts_wait = False
         """They could not be written."""
         self._done: queue.SimpleQueue[tuple[_Work, str | None]] = queue.SimpleQueue()
-        self._opened: queue.SimpleQueue[_Opening] = queue.SimpleQueue()
+        self._opened: queue.SimpleQueue[Opening] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -102,7 +98,7 @@ class Keeper:
         if not self.settled and self._thread is not None and self.fatal is None:
             self._wait_for_opening()
         if self._thread is not None and not self._thread.is_alive() and not self.settled:
-            self.settled = True  # given up: count without keeping
+            self.settled = True  # it has ended by an error of our own: count without keeping
         while not self._done.empty():
             batch, error = self._done.get()
             if isinstance(batch, StoredStart):
@@ -122,14 +118,23 @@ class Keeper:
         if any(self._clock() - since > HANGING_SECONDS for since in self._under_way.values()) and not self.problem:
             self._failed("a commit has not come back: is the disk hanging?")
 
+    def take_up(self) -> None:
+        """What is counted goes on where a `late` store ends: have it written from now on."""
+        self.late, self._open, self.problem = False, True, None
+        log.warning("the store can be used now: counts go on from what it holds, and are kept again")
+        waiting, self._starts_waiting = self._starts_waiting, []
+        for start in waiting:
+            self.keep_start(start)
+
     def keep_start(self, start: StoredStart) -> None:
-        """Have one start of a server written."""
-        if self._open:
-            self._starts[start.server] = start.detail
-            if self._work.qsize() < MOST_WAITING:
-                self._work.put(start)
-            else:
-                self._starts_waiting = [*self._starts_waiting, start][-STARTS_WAITING:]
+        """Have one start of a server written, as soon as there is a store."""
+        if self._path is None:
+            return
+        self._starts[start.server] = start.detail
+        if self._open and self._work.qsize() < MOST_WAITING:
+            self._work.put(start)
+        else:
+            self._starts_waiting = [*self._starts_waiting, start][-STARTS_WAITING:]
 
     def keep_alerts(self, detail: bytes) -> None:
         """Have the alerts written in place of those written before."""
@@ -209,7 +214,7 @@ class Keeper:
     # ---- on the thread -----------------------------------------------------------------------------------------
 
     def _run(self, path: Path) -> None:
-        store = self._try_to_open(path)
+        store = open_store(path, self._opened.put, self._stop)
         if store is None:
             return
         while (batch := self._work.get()) is not None:
@@ -225,34 +230,10 @@ class Keeper:
             except Exception as error:  # whatever it is, the next batch may do better, and nobody else would say it
                 self._done.put((batch, str(error)))
                 if store is not None and is_damage(error):
-                    _close(store)
+                    close_store(store)
                     store = None  # opening it again sets it aside
         if store is not None:
-            _close(store)
-
-    def _try_to_open(self, path: Path) -> Store | None:
-        """The open store; None if it must not or cannot be used. A full disk may have room again in a minute."""
-        for attempt in range(OPEN_ATTEMPTS):
-            again = _exists(path) and attempt < OPEN_ATTEMPTS - 1
-            store = None
-            try:
-                store = Store(path)
-                self._starts = {server: details[-1] for server, details in store.starts().items()}
-                self.alerts = store.alerts()
-                self._opened.put((store.feeds(), store.begun_anew))
-                return store
-            except StoreError as error:
-                if error.final:
-                    self._opened.put(error)
-                    return None
-                self._opened.put(_NotOpened(str(error), again))
-            except (sqlite3.Error, OSError) as error:
-                self._opened.put(_NotOpened(f"{path}: {error}: choose another place with --storage.path", again))
-            if store is not None:
-                _close(store)
-            if not again or self._stop.wait(OPEN_PAUSE):
-                break
-        return None
+            close_store(store)
 
     # ---- on the loop -------------------------------------------------------------------------------------------
 
@@ -264,19 +245,23 @@ class Keeper:
         elif waiting > HANGING_SECONDS and self.problem is None:
             self._failed("it has not been opened yet: is the disk hanging?")
 
-    def _take_opening(self, outcome: _Opening) -> None:
+    def _take_opening(self, outcome: Opening) -> None:
         self._opening_since = self._clock()
-        if isinstance(outcome, StoreError):
-            self.fatal = outcome
+        if isinstance(outcome, Opened):
+            self._feeds, self.begun_anew, self.alerts = outcome.feeds, outcome.begun_anew, outcome.alerts
+            self._starts = {**outcome.starts, **self._starts}
+            self.late, self._open = self.settled, not self.settled
+            self.settled = True
+            if self._open:
+                self._recovered()
         elif self.settled:
-            # Too late: what was counted meanwhile does not go on where the store ends.
-            log.warning("the disk of the store has answered: what is counted is kept again from the next start on")
-        elif isinstance(outcome, _NotOpened):
-            self._failed(outcome.text, again=outcome.again)
+            # Also one that must not be used: who has counted without it for a while can go on so.
+            self._failed(str(outcome.error), again=False)
+        elif outcome.error.final:
+            self.fatal = outcome.error
         else:
-            self._feeds, self.begun_anew = outcome
-            self._open = self.settled = True
-            self._recovered()
+            self._failed(str(outcome.error), again=outcome.soon)
+            self.settled = not outcome.soon  # given up for now: count without keeping
 
     def _start_done(self, start: StoredStart, error: str | None) -> None:
         if error is None:
@@ -304,10 +289,10 @@ class Keeper:
 
     def _failed(self, problem: str, *, again: bool = True) -> None:
         self.failures += 1
-        if self.problem is None or not again:
-            then = "it is tried again" if again else "nothing is kept over a restart"
+        if self.problem is None or again is not self._told_again:
+            then = "it is tried again" if again else "nothing is kept over a restart until it can be used"
             log.error("the store cannot be written (%s): counting goes on, and %s", problem, then)
-        self.problem = problem
+        self.problem, self._told_again = problem, again
 
     def _recovered(self) -> None:
         if self.problem is not None:
@@ -315,17 +300,3 @@ class Keeper:
         self.problem = None
         if self._alerts_wait and self._alerts_put is not None:
             self.keep_alerts(self._alerts_put.detail)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False  # what is in the way cannot be known, and does not go away by itself
-
-
-def _close(store: Store) -> None:
-    try:
-        store.close()
-    except sqlite3.Error as error:
-        log.warning("%s: %s", store.path, error)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvexporter.cascade_tracker import FOLLOWED, CascadeTracker
 from kvexporter.counters import LogCounters
 from kvexporter.facts import UnitEvent, UnitExited, UnitFailed, UnitStopped
-from kvexporter.incidents import CascadeTracker, pool_incident, slot_incident
+from kvexporter.incidents import pool_incident, slot_incident
 from kvexporter.llama import events as ev
 from kvexporter.llama.slots import MOST_SLOTS
 from kvexporter.log_demand import TOLD_BY, LogDemand
@@ -36,6 +37,13 @@ class News:
 
 
 @dataclass(slots=True)
+class Doubtful:
+    """A cancellation of which it is not known yet whether it was the client's."""
+
+    task: int | None
+
+
+@dataclass(slots=True)
 class Ledger:
     """The books of one server's log."""
 
@@ -53,7 +61,7 @@ class Ledger:
     """Task → the task whose prompt it shares: a further answer to the same request. The latest ones, bounded."""
     family: int | None = None
     """The task launched last that is no such further answer."""
-    doubtful: list[ev.TaskCancelled] = field(default_factory=list)
+    doubtful: list[Doubtful] = field(default_factory=list)
     """Cancellations in the middle of an incident, which may be of the failing requests."""
     failed_slots: tuple[int, ...] = ()
     """Slots whose cache the last event's incident has emptied."""
@@ -77,19 +85,21 @@ class Ledger:
 
     def event(self, event: ev.Event, at: float, geometry: Geometry, build: str | None) -> None:
         """Take one event of the log. `geometry` is what is known of the pool now."""
+        kind, tracker = type(event), self.tracker
         self.failed_slots = ()
         if type(event) is not ev.TaskCancelled or self._gave_up(event):
             self.counters.observe(event)
-        opened = self.tracker.cascade
-        self.tracker.observe(event, at, self._tasks)
-        if self.tracker.cascade is not None and self.tracker.cascade is not opened:
-            self.tracker.cascade.prompts = {task: size for task, size in self.prompts.values() if task is not None}
-            self.tracker.cascade.demand_above_since = self.demand.above_since
-        if self.tracker.closed:
-            self._outcomes(geometry, build)
-        if type(event) in TOLD_BY:
+        opened = tracker.cascade
+        if opened is not None or kind in FOLLOWED:
+            tracker.observe(event, at, self._tasks)
+            if tracker.cascade is not None and tracker.cascade is not opened:
+                tracker.cascade.prompts = {task: size for task, size in self.prompts.values() if task is not None}
+                tracker.cascade.demand_above_since = self.demand.above_since
+            if tracker.closed:
+                self._outcomes(geometry, build)
+        if kind in TOLD_BY:
             self.demand.observe(event, at, geometry)
-        book = _BOOKED.get(type(event))
+        book = _BOOKED.get(kind)
         if book is not None:
             book(self, event, at)
         elif type(event) is ev.RequestFailed and event.kind == "slot":
@@ -131,7 +141,7 @@ class Ledger:
         if self.tracker.cascade is None or not self.tracker.cascade.confirmed:
             return True
         if len(self.doubtful) < MOST_SLOTS:
-            self.doubtful.append(event)  # its own error line may come after this one
+            self.doubtful.append(Doubtful(event.task))  # its own error line may come after this one
         return False
 
     def _launched(self, event: ev.TaskLaunched, at: float) -> None:
@@ -183,7 +193,7 @@ class Ledger:
             failed = cascade.errors | {task for task, _ in cascade.releases.values()}
             for cancelled in doubtful:
                 if cancelled.task not in failed:
-                    self.counters.observe(cancelled)
+                    self.counters.observe(ev.TaskCancelled(cancelled.task))
             if cascade.cleared:
                 self.failed_slots += tuple(slot for slot in cascade.releases if slot not in self.running)
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from kvexporter.facts import JournalEntry
 from kvexporter.feed import ChildNames
 from kvexporter.intake import MAX_CHILDREN
-from kvexporter.server import Server, ServerMemory
+from kvexporter.server import Server
+from kvexporter.server_memory import ServerMemory
 from kvexporter.sources.discovery import describe
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.log_selection import Selection

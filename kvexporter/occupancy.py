@@ -35,12 +35,14 @@ class OccupancyTime:
 
     def advance(self, to: float) -> None:
         """Time passes with the fill as it is; a leap of the clock is not time that has passed."""
-        if self._fill is not None and self._since is not None and 0 < to - self._since <= LEAP_SECONDS:
-            self.seconds.observe(self._fill, to - self._since)
-        if self._since is not None and to - self._since > LEAP_SECONDS:
-            self._history.restart(to)
+        since, self._since = self._since, to
+        if since is not None:
+            passed = to - since
+            if passed > LEAP_SECONDS:
+                self._history.restart(to)
+            elif self._fill is not None and passed > 0:
+                self.seconds.observe(self._fill, passed)
         self._history.advance(to)
-        self._since = to
 
     def set(self, fill: float | None, at: float) -> None:
         """From `at` on the fill is this (ratio; None: unknown)."""

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from kvexporter.bell import Bell
 from kvexporter.facts import Endpoint, PollReason
-from kvexporter.polling import Failures, PollPolicy, PollView, ServerHints
-from kvexporter.sources.llama_api import DEADLINES, ApiAnswer
+from kvexporter.polling import Failures, PollPolicy, PollView, ServerHints, last_asked
+from kvexporter.sources.llama_api import DEADLINES, KEPT_SECONDS, ApiAnswer
 
 logger = logging.getLogger("kvexporter.poll")
 
@@ -50,6 +50,8 @@ class Api(Protocol):
 
     async def get(self, endpoint: Endpoint, *, patience: float = 1.0) -> ApiAnswer: ...
 
+    def rest(self) -> None: ...
+
 
 class ServerPoller:
     """Polls one server until closed. Each has its own task and its own requests: none waits for another's server.
@@ -81,6 +83,8 @@ class ServerPoller:
         self._look_since = clock()
         self._last_hints = ServerHints()
         self._cpu_busy_since: float | None = None
+        self._busy_since: float | None = None
+        self._launched_at: float | None = None
         self._said: dict[tuple[str, str], float] = {}
         """When what was logged last: (endpoint, reason), or (what was done, error's type)."""
         self._complained: set[Endpoint] = set()
@@ -93,6 +97,10 @@ class ServerPoller:
     def wake(self) -> None:
         """Decide again now: a hint has changed (a launch, sleep, the process's CPU time)."""
         self._woken.set()
+
+    def launched(self, ago: float) -> None:
+        """A task was launched so many seconds ago, as the log tells: its first token is not to be held up."""
+        self._launched_at = self._clock() - max(0.0, ago)
 
     def look(self) -> None:
         """The last task ended: have one look at the slots, if that cannot keep the server awake."""
@@ -123,6 +131,8 @@ class ServerPoller:
             except Exception as error:  # polling goes on whatever the hints did
                 self._report_bug("polling", error)
                 pause = _AFTER_AN_ERROR
+            if pause > KEPT_SECONDS and not self._requests:
+                self._api.rest()
             await self._woken.wait(max(pause, _SHORTEST_SLEEP))
 
     def _decide(self) -> float:
@@ -145,6 +155,8 @@ class ServerPoller:
         before, self._last_hints = self._last_hints, hints
         if hints.cpu_busy and not before.cpu_busy:
             self._cpu_busy_since = now
+        if hints.busy and not before.busy and not self._waits():
+            self._busy_since = now
         if (before.busy and not hints.busy) or (before.cpu_busy and not hints.cpu_busy):
             self._look_since = now
         return PollView(
@@ -155,7 +167,14 @@ class ServerPoller:
             failures=self._failures,
             look_since=self._look_since,
             cpu_busy_since=self._cpu_busy_since,
+            busy_since=self._busy_since,
+            launched_at=self._launched_at,
         )
+
+    def _waits(self) -> bool:
+        """The server was not asked since it became busy."""
+        asked = last_asked(self._last_sent)
+        return self._busy_since is not None and (asked is None or asked < self._busy_since)
 
     async def _ask(self, endpoint: Endpoint, patience: float) -> None:
         reason: PollReason | None = "connection"

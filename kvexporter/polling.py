@@ -9,17 +9,27 @@ request. So the log leads: it says when tasks run, and only then is the server a
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from kvexporter.facts import Endpoint, PollReason
+from kvexporter.paces import until_next
 
 Mode = Literal["active", "idle", "sleeping", "loading", "router"]
 
 LOADING_INTERVAL = 5.0
 """Seconds between looks at a server that loads its model or has not told its properties yet."""
+
+PROPS_SECONDS = 300.0
+"""Between looks at `/props` of a server whose log leads, once it has told them: what they tell changes with a start,
+which the log tells, and after which they are asked for at once."""
+
+LAUNCH_SECONDS = 0.25
+"""Nothing that waits in the server's queue is asked so soon after a launch or release that the log tells, though it may
+be due: it would hold up the first token, of this task or of the one that follows."""
 
 METRICS_EVERY = 5
 """Intervals between looks at `/metrics` while `/slots` tells who runs: its totals are of no hurry, and each question
@@ -91,6 +101,15 @@ class PollView:
     """When the last task ended or the server was first seen: one look at its slots after that is wanted."""
     cpu_busy_since: float | None = None
     """When `cpu_busy` last turned True."""
+    busy_since: float | None = None
+    """When `busy` first turned True since `/slots` or `/metrics` was asked for last."""
+    launched_at: float | None = None
+    """When the latest task was launched, by the log."""
+
+
+def last_asked(sent: Mapping[Endpoint, float]) -> float | None:
+    """When the server was last asked for what waits in its queue; None if never."""
+    return max((sent[endpoint] for endpoint in _QUEUED if endpoint in sent), default=None)
 
 
 def mode(view: PollView) -> Mode:
@@ -127,8 +146,12 @@ def _works(view: PollView) -> bool:
         return never_sleeps
     if never_sleeps or not hints.cpu_busy or hints.slots_idle is False:
         return hints.cpu_busy
-    asked = max((view.last_sent[endpoint] for endpoint in _QUEUED if endpoint in view.last_sent), default=None)
+    asked = last_asked(view.last_sent)
     return asked is None or (view.cpu_busy_since is not None and asked < view.cpu_busy_since)
+
+
+def _known(*times: float | None) -> list[float]:
+    return [time for time in times if time is not None]
 
 
 class PollPolicy:
@@ -175,21 +198,40 @@ class PollPolicy:
         """When each endpoint is to be asked, those left out that are not to be asked or are being asked."""
         how = mode(view)
         times: dict[Endpoint, float] = {}
-        times["health"] = self._after(view, "health", LOADING_INTERVAL if how == "loading" else self.idle_interval)
+        times["health"] = self._sign(view, "health", LOADING_INTERVAL if how == "loading" else self.idle_interval)
         if how == "router":
-            times["models"] = self._after(view, "models", self.idle_interval)
+            times["models"] = self._sign(view, "models", self.idle_interval)
         elif how != "loading":
-            # Without a log only /props tells that a sleeper has been woken, and asking for it wakes nobody.
-            soon = view.hints.needs_props or (how == "sleeping" and view.hints.busy is None)
-            period = min(LOADING_INTERVAL, self.idle_interval) if soon else self.idle_interval
-            times["props"] = self._after(view, "props", period)
+            times["props"] = self._sign(view, "props", self._props_period(view, how))
         for endpoint in self._askable(view):
             if how == "active" or (how == "idle" and self._look_wanted(view, endpoint)):
                 seldom = how == "active" and endpoint == "metrics" and view.hints.slots_supported is not False
-                times[endpoint] = self._after(view, endpoint, self.interval * (METRICS_EVERY if seldom else 1))
-        if times.get("slots", view.now + 1) <= view.now:
+                due = self._after(view, endpoint, self.interval * (METRICS_EVERY if seldom else 1))
+                times[endpoint] = self._let_begin(view, how, endpoint, due)
+        look = how == "idle" and "slots" in times and "slots" not in view.failures
+        if look or times.get("slots", view.now + 1) <= view.now:
             times.pop("metrics", None)  # first the answer of /slots
         return {endpoint: time for endpoint, time in times.items() if endpoint not in view.in_flight}
+
+    @staticmethod
+    def _let_begin(view: PollView, how: Mode, endpoint: Endpoint, due: float) -> float:
+        """When to ask for what is due, so that a task that begins is not held up.
+
+        `LAUNCH_SECONDS` late at most, however often tasks begin and end meanwhile.
+        """
+        if view.hints.busy is None or endpoint in view.failures:
+            return due
+        wanted = [due] if endpoint in view.last_sent else []
+        since = max([*wanted, *_known(view.busy_since)], default=due)
+        changed = _known(view.launched_at, view.look_since if how == "idle" else None)
+        return max(due, min(max(changed, default=-math.inf), since) + LAUNCH_SECONDS)
+
+    def _props_period(self, view: PollView, how: Mode) -> float:
+        log_leads = view.hints.busy is not None
+        # Without a log only /props tells that a sleeper has been woken, and asking for it wakes nobody.
+        if view.hints.needs_props or (how == "sleeping" and not log_leads):
+            return min(LOADING_INTERVAL, self.idle_interval)
+        return max(PROPS_SECONDS, self.idle_interval) if log_leads else self.idle_interval
 
     def _askable(self, view: PollView) -> list[Endpoint]:
         """Those of `/slots` and `/metrics` that the server has, `/metrics` only once `/slots` has answered.
@@ -212,6 +254,11 @@ class PollPolicy:
             return False
         sent = view.last_sent.get(endpoint)
         return sent is None or sent < view.look_since or endpoint in view.failures
+
+    def _sign(self, view: PollView, endpoint: Endpoint, period: float) -> float:
+        """When a sign of life is due: at the next multiple of its period, together with the daemon's other steps."""
+        sent = view.last_sent.get(endpoint)
+        return self._after(view, endpoint, period if sent is None else until_next(period, sent))
 
     def _after(self, view: PollView, endpoint: Endpoint, period: float) -> float:
         failure = view.failures.get(endpoint)

@@ -46,12 +46,16 @@ class PollHistory:
         patience = self._metrics_patience if endpoint == "metrics" else self.patience
         return last is not None and now - last <= patience
 
+    def regular(self, endpoint: Endpoint, now: float) -> bool:
+        """Its answers are young enough, or it never gave any: so none are missed."""
+        return endpoint not in self.last or self.fresh(endpoint, now)
+
     def lost(self, endpoint: Endpoint, now: float, *, decoding: bool = False) -> bool:
         """Answers have stopped coming, and not because of a long decode, in which older builds answer nothing.
 
         `decoding`: the log shows that a prompt is being read.
         """
-        if endpoint not in self.last or self.fresh(endpoint, now):
+        if self.regular(endpoint, now):
             return False
         reason = self.failing.get(endpoint)
         if reason is None and decoding:

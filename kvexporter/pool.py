@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvexporter.llama.slots import SlotSample
+from kvexporter.slot_polled import take_idle, take_processing
 from kvexporter.slot_state import SlotState
 from kvexporter.snapshot import SlotSnapshot
 
@@ -186,45 +187,11 @@ class Pool:
             if sample.processing:
                 # While another prompt is read, this one may wait, and shows what the slot held before.
                 begun = reading == 1 or bool(sample.decoded) or sample.held == 0
-                self._sample_processing(state, sample, at, log_leads=log_leads, until=until, begun=begun)
+                take_processing(state, sample, at, log_leads=log_leads, until=until, begun=begun)
             else:
-                self._sample_idle(state, sample, at, log_leads=log_leads)
+                take_idle(state, sample, at, log_leads=log_leads)
         for number in [number for number in self.slots if seen and number not in seen]:
             del self.slots[number]
-
-    @staticmethod
-    def _sample_processing(
-        state: SlotState, sample: SlotSample, at: float, *, log_leads: bool, until: float | None, begun: bool
-    ) -> None:
-        if sample.task is not None and sample.task == state.released_task:
-            return  # older than the release
-        if not state.processing or (sample.task is not None and sample.task != state.task):
-            if log_leads and state.processing and _older(sample.task, state.task):
-                return  # older than the launch
-            state.begin(sample.task, at)
-        state.polled_at = max(state.polled_at, at)
-        state.watched = True
-        state.remaining = sample.remaining
-        if sample.prompt_cached or (sample.prompt_cached is not None and (begun or sample.prompt_processed != 0)):
-            state.reused = sample.prompt_cached
-        if sample.held is not None:
-            if (sample.decoded or 0) != state.decoded:
-                state.changed_at, state.decoded = at, sample.decoded or 0
-            state.hold(sample.held, at, until)
-        elif sample.decoded is not None:
-            state.answer(sample.decoded, at)
-
-    @staticmethod
-    def _sample_idle(state: SlotState, sample: SlotSample, at: float, *, log_leads: bool) -> None:
-        if state.processing:
-            if log_leads and (sample.task is None or _older(sample.task, state.task)):
-                return  # older than the launch
-            state.finish(state.tokens, at)
-        state.polled_at = max(state.polled_at, at)
-        if sample.held is not None:
-            state.hold(sample.held, at)
-        elif sample.task is None and state.released_task is None:
-            state.hold(0, at)  # never used
 
     # ---- what the model asks -----------------------------------------------------------------------------------
 
@@ -330,10 +297,6 @@ class Pool:
                 return None  # over, or not yet begun, at the latest poll
             state.begin(task, at)
         return state
-
-
-def _older(task: int | None, than: int | None) -> bool:
-    return task is not None and than is not None and task < than
 
 
 def _stalled(state: SlotState, now: float, reading: list[float]) -> float | None:

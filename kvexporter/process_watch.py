@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from kvexporter.bell import Bell
 from kvexporter.facts import FoundProcess
 from kvexporter.keeper import Keeper
 from kvexporter.llama.memory_options import memory_options
 from kvexporter.sources.cgroup import CgroupReader
 from kvexporter.sources.process import ProcessReader
+from kvexporter.sources.process_end import ProcessEnds
 from kvexporter.starts import StartRecord, decode_start, encode_start
 from kvexporter.store import StoredStart
 from kvexporter.watched import Watched
@@ -28,6 +30,9 @@ class ProcessWatch:
         self._clock = clock
         self._processes = ProcessReader()
         self._cgroups = CgroupReader()
+        self.ended = Bell()
+        """A process that was looked at has ended since this was cleared."""
+        self._ends = ProcessEnds(lambda pid: self.ended.set())
 
     def look(self, watched: Watched, now: float) -> bool:
         """Read the server's process; False if it was there and is gone."""
@@ -36,6 +41,7 @@ class ProcessWatch:
             if watched.model.process is not None:
                 watched.model.process_seen(None, now)
             return True
+        self._ends.watch(process.pid)  # first: what is read then is the process that is watched
         sample = self._processes.read(process.pid)
         if sample is not None and abs(sample.start_time - process.start_time) > 1.0:
             sample = None  # the number was given to another process
@@ -57,6 +63,10 @@ class ProcessWatch:
             watched.cpu_busy = busy
         watched.cpu_seen = (now, sample.cpu_seconds)
         return True
+
+    def keep(self, pids: set[int]) -> None:
+        """Watch the ends of no others any more."""
+        self._ends.keep(pids)
 
     def _keep_start(self, watched: Watched, process: FoundProcess) -> None:
         """Have the memory of a server that has settled after its start written, or take what was written of it."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from kvexporter.intake import LogIntake
-from kvexporter.llama.log import parse_line
 from kvexporter.reading.readers import log_reader
 from kvexporter.server import Server
-from kvexporter.sources.journal import Seek
+from kvexporter.sources.drain import Seek
 from kvexporter.sources.journal_chunk import always
 from kvexporter.sources.journal_library import JournalUnavailableError
 from kvexporter.sources.journal_selection import JournalSelection
@@ -36,7 +35,7 @@ def read_journal(selection: Selection, name: str, *, seek: Seek = "head") -> lis
     if not health.ok:
         raise JournalUnavailableError("; ".join(health.problems))
     intake = LogIntake(server)
-    reader = log_reader(selection, parse_line, own_pid=None, writers_from=always)
+    reader = log_reader(selection, own_pid=None, writers_from=always)
     try:
         reader.open(seek=seek)
         while not (result := reader.drain(_SLICE_SECONDS, intake.entry)).complete:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kvexporter.config import Config, GeometryConfig, ServerConfig
+from kvexporter.config import Config
+from kvexporter.config_server import GeometryConfig, ServerConfig
 from kvexporter.facts import FoundProcess
 from kvexporter.llama.launch import LaunchOptions, parse_launch
 from kvexporter.pool_geometry import Geometry

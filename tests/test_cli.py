@@ -30,7 +30,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         return 0
 
     monkeypatch.setattr(kvexporter.daemon, "run_daemon", run_daemon)
-    monkeypatch.setattr("kvexporter.cli.set_up_logging", lambda level, form: None)
+    monkeypatch.setattr("kvexporter.commands.run.set_up_logging", lambda level, form: None)
     return options
 
 

@@ -9,19 +9,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvexporter.config import (
-    Config,
-    ConfigError,
-    GeometryConfig,
-    JournalConfig,
-    JournalDefaults,
-    LogConfig,
-    ServerConfig,
-    TlsConfig,
-    config_of_one,
-    load_config,
-)
+from kvexporter.config import Config, ConfigError, config_of_one, load_config
+from kvexporter.config_journal import JournalConfig, JournalDefaults
 from kvexporter.config_kinds import format_duration, parse_duration
+from kvexporter.config_log import LogConfig
+from kvexporter.config_server import GeometryConfig, ServerConfig
+from kvexporter.config_tls import TlsConfig
 
 FIXTURES = Path(__file__).parent / "config"
 GOOD = sorted((FIXTURES / "good").glob("*.yml"))

@@ -132,7 +132,7 @@ def test_an_idle_log_is_up_to_date_between_the_words_that_it_was_read_to_its_end
         follower = watching.feeds[0].follower
         follower.caught_up, follower.read_until = True, 1000.0
         between_words = IDLE_SECONDS + PROCESS_SECONDS
-        for now, judged in ((1000.0 + between_words, {"s"}), (1000.0 + 2 * between_words, {"s"}), (1090.0, set())):
+        for now, judged in ((1000.0 + between_words, {"s"}), (1000.0 + 2 * between_words, {"s"}), (1100.0, set())):
             watching.tick(now)
             assert watching.up_to_date() == judged
         await watching.aclose()

@@ -38,7 +38,7 @@ def released(tokens: int) -> str:
 
 
 def sizes(entries: list[JournalEntry]) -> list[int]:
-    return [entry.reading.event.tokens for entry in entries]  # type: ignore[attr-defined]
+    return [entry.reading.event.tokens for entry in entries]  # type: ignore[union-attr]
 
 
 def test_nothing_is_read_before_it_is_known_where_to_start(tmp_path: Path) -> None:

@@ -87,6 +87,18 @@ def test_a_servers_file_is_read_once_for_each_of_its_starts(model: Path) -> None
     run(steps())
 
 
+def test_the_file_is_read_again_for_a_server_that_is_watched_anew_while_its_process_runs_on(model: Path) -> None:
+    reading = HeaderReading(Counted())
+
+    async def steps() -> None:
+        await reading.step([watched("a", model)])
+        again = watched("a", model)
+        await reading.step([again])
+        assert each(again) == 160 * 1024
+
+    run(steps())
+
+
 def test_a_new_start_whose_file_tells_nothing_has_no_numbers_of_the_old_one(model: Path) -> None:
     reading = HeaderReading()
     server = watched("a", model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -233,11 +234,55 @@ def test_a_configuration_that_was_read_while_processes_could_not_be_looked_for_i
     with_daemon(test, load_config(file))
 
 
+def test_a_servers_end_is_told_at_once_between_the_looks_at_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDLE_SECONDS", "PROCESS_SECONDS", "DISCOVERY_SECONDS"):
+        monkeypatch.setattr(daemon_module, name, 1000.0)
+    sleeper = subprocess.Popen(["sleep", "600"])
+    stat = read_proc_stat(Path("/proc") / str(sleeper.pid))
+    assert stat is not None
+    process = FoundProcess(sleeper.pid, start_time("/proc", stat.start_ticks), ("llama-server",))
+    monkeypatch.setattr(Discovery, "find", lambda self, *, thorough: [process] if sleeper.poll() is None else [])
+
+    async def test(running: Running) -> None:
+        seen = await running.wait_value(1, "kvexporter_collector_success", collector="process")
+        assert seen.value("llama_process_start_time_seconds") is not None
+        sleeper.kill()
+        await running.wait_value(0, "llama_up")
+
+    try:
+        with_daemon(test)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_where_no_gpu_is_one_is_looked_for_when_a_server_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[tuple[int, ...]] = []
+    found: list[FoundProcess] = []
+
+    async def read(self: object, pids: Iterable[int]) -> GpuReport:
+        looks.append(tuple(pids))
+        return GpuReport(reason="no_gpu", detail="there is no GPU here")
+
+    monkeypatch.setattr(GpuWorker, "read", read)
+    monkeypatch.setattr(Discovery, "find", lambda self, *, thorough: list(found))
+
+    async def test(running: Running) -> None:
+        await until(lambda: looks == [()])
+        stat = read_proc_stat(Path("/proc/self"))
+        assert stat is not None
+        found.append(FoundProcess(os.getpid(), start_time("/proc", stat.start_ticks), ("llama-server",)))
+        await running.daemon._discover()
+        await until(lambda: looks[1:] == [(os.getpid(),)])
+
+    with_daemon(test)
+
+
 def test_gpus_are_looked_at_again_soon_when_a_server_has_come_until_what_it_takes_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else the figure for a started server would be of the time before it had loaded, or be missing."""
-    monkeypatch.setattr(daemon_module, "IDLE_SECONDS", 1000.0)
+    monkeypatch.setattr(daemon_module, "QUIET_GPU_SECONDS", 1000.0)
     monkeypatch.setattr(daemon_module, "GPU_SECONDS", 0.1)
     found: list[FoundProcess] = []
     looks: list[tuple[int, ...]] = []

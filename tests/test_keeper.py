@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from kvexporter import keeper as keeper_module
+from kvexporter import store_opening
 from kvexporter.keeper import Keeper
 from kvexporter.llama.log import parse_line
 from kvexporter.server import Server
-from kvexporter.store import Store, StoredStart, StoreError, read_starts
+from kvexporter.store import Store, StoredStart
+from kvexporter.store_file import StoreError
+from kvexporter.store_reading import read_starts
 from tests.support.paths import RECORDINGS, wait_for
 
 LINES = (RECORDINGS / "b11434" / "unified_overflow" / "server.log").read_bytes().splitlines()
@@ -185,12 +188,15 @@ def test_what_was_counted_is_known_even_when_the_disk_is_full_at_the_start(small
     keeper.close()
 
 
-def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_not_used_when_it_answers_at_last(
+def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_taken_up_when_it_answers_at_last(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = opened(path)
     before.commit("k", "p1", 0, [server()], {})
     committed(before, "k", "p1")
+    before.keep_start(StoredStart("other", 1.0, b"before"))
+    before.keep_start(StoredStart("s", 1.0, b"before"))
+    before.keep_alerts(b"before")
     before.close()
     answers, now = threading.Event(), [0.0]
 
@@ -198,7 +204,7 @@ def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_not_used_w
         answers.wait(60)
         return Store(path)
 
-    monkeypatch.setattr(keeper_module, "Store", hanging)
+    monkeypatch.setattr(store_opening, "Store", hanging)
     keeper = Keeper(path, lambda: now[0])
     keeper.start()
     for now[0], told, settled in ((5.0, False, False), (11.0, True, False), (59.0, True, False), (61.0, True, True)):
@@ -206,17 +212,92 @@ def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_not_used_w
         assert ("is the disk hanging?" in str(keeper.problem), keeper.settled) == (told, settled)
     assert keeper.failures == 2
     assert keeper.recall("k") is None
+    keeper.keep_start(StoredStart("s", 2.0, b"meanwhile"))
     answers.set()
-    keeper.close()
-    # What is counted without the store must not take the place of what it holds.
-    assert not keeper.commit("k", "p2", 0, [server()], {})
+    until_late(keeper)
+    # What was counted without the store must not take the place of what it holds, before that is known to the model.
+    assert not keeper.commit("k", "p2", 0, [server()], {}, urgent=True)
+    recalled = keeper.recall("k")
+    assert recalled is not None
+    assert recalled[0].position == "p1"
     assert "is the disk hanging?" in str(keeper.problem)
+    assert keeper.alerts == b"before"
+
+    keeper.take_up()
+    assert (keeper.late, keeper.problem) == (False, None)
+    assert keeper.commit("k", "p2", 0, [server(runs=2)], {}, urgent=True)
+    committed(keeper, "k", "p2")
+    keeper.close()
     monkeypatch.undo()
     again = opened(path)
     recalled = again.recall("k")
+    starts = [again.last_start(name) for name in ("other", "s")]
     again.close()
     assert recalled is not None
-    assert recalled[0].position == "p1"
+    assert recalled[0].position == "p2"
+    assert starts == [b"before", b"meanwhile"]
+
+
+def until_late(keeper: Keeper) -> None:
+    def late() -> bool:
+        keeper.step()
+        return keeper.late
+
+    wait_for("the store to be opened", late, interval=0.005)
+
+
+def test_a_store_that_cannot_be_opened_is_tried_on_after_it_was_given_up_and_its_failure_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store_opening, "LATER_PAUSE", 0.02)
+    (tmp_path / "taken").write_text("a file where a folder is to be")
+    keeper = opened(tmp_path / "taken" / "kvexporter.db")
+    assert "choose another place" in str(keeper.problem)
+
+    def failed_thrice() -> bool:
+        keeper.step()
+        return keeper.failures >= 3
+
+    wait_for("it to be tried on", failed_thrice, interval=0.005)
+    assert [record.getMessage().rpartition(" and ")[2] for record in caplog.records] == [
+        "nothing is kept over a restart until it can be used"
+    ]
+    (tmp_path / "taken").unlink()
+    until_late(keeper)
+    keeper.take_up()
+    assert keeper.commit("k", "p1", 0, [server()], {})
+    committed(keeper, "k", "p1")
+    keeper.close()
+
+
+def test_a_store_given_up_that_turns_out_to_be_anothers_is_not_used_and_ends_nobody_who_counts_without_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_opening, "OPEN_PAUSE", 0.02)
+    other = Store(path)
+    answers, now = threading.Event(), [0.0]
+
+    def hanging(path: Path) -> Store:
+        answers.wait(60)
+        return Store(path)
+
+    monkeypatch.setattr(store_opening, "Store", hanging)
+    keeper = Keeper(path, lambda: now[0])
+    keeper.start()
+    now[0] = 61.0
+    keeper.step()
+    answers.set()
+
+    def told() -> bool:
+        keeper.step()
+        return "another kvexporter" in str(keeper.problem)
+
+    wait_for("it to be told", told, interval=0.005)
+    assert keeper.fatal is None
+    assert not keeper.late
+    other.close()
+    until_late(keeper)
+    keeper.close()
 
 
 def test_while_the_disk_hangs_only_so_much_waits_to_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

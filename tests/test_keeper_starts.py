@@ -11,7 +11,8 @@ import pytest
 from kvexporter.keeper import Keeper
 from kvexporter.memory_at_ready import Memory, SettledStart
 from kvexporter.starts import StartRecord, decode_start, encode_start
-from kvexporter.store import Store, StoredStart, read_starts
+from kvexporter.store import Store, StoredStart
+from kvexporter.store_reading import read_starts
 
 RECORD = StartRecord(
     pid=7, started=1000.0, settled=1020.0, resident=900, anon=400, capacity=4096, options={"-c": "4096"}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvexporter.config import Config, LogConfig, ServerConfig
+from kvexporter.config import Config
+from kvexporter.config_log import LogConfig
+from kvexporter.config_server import ServerConfig
 from kvexporter.facts import FoundProcess
 from kvexporter.sources.log_selection import LogFileSelection, StdinSelection
 from kvexporter.targets import gone_targets, plan_targets

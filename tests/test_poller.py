@@ -11,7 +11,7 @@ import pytest
 
 from kvexporter.facts import Endpoint, PollReason
 from kvexporter.poller import ServerPoller
-from kvexporter.polling import PollPolicy, ServerHints
+from kvexporter.polling import LAUNCH_SECONDS, PollPolicy, ServerHints
 from kvexporter.sources.llama_api import DEADLINES, ApiAnswer, ApiTarget, LlamaApi
 from tests.support import http_servers as web
 from tests.support.asking import run
@@ -134,6 +134,48 @@ def test_a_launch_starts_polling_at_once_and_the_last_release_ends_it_with_one_l
                 watched.poller.wake()
                 await asyncio.sleep(0.01)
             assert server.asked("/slots") <= asked + 2  # one under way, and the look
+
+    run(test())
+
+
+def test_a_launch_that_the_log_tells_is_looked_at_when_its_first_token_may_be_out() -> None:
+    async def test() -> None:
+        now = 1000.0
+        async with serving(HEALTHY) as server:
+            api = LlamaApi(ApiTarget(server.url))
+            hints = ServerHints(busy=False, sleep_enabled=True)
+            poller = ServerPoller(
+                "main", api, PollPolicy(0.01, NEVER), lambda: hints, lambda endpoint, answer: None, lambda: now
+            )
+            poller.start()
+            await until(lambda: server.asked("/props") == 1)
+            now += 60.0
+            hints = BUSY
+            poller.launched(0.1)
+            poller.wake()
+            await asyncio.sleep(0.05)
+            assert server.asked("/slots") == 0
+            now += LAUNCH_SECONDS - 0.1
+            poller.wake()
+            await until(lambda: server.asked("/slots") == 1)
+            await poller.aclose()
+            await api.aclose()
+
+    run(test())
+
+
+def test_a_server_that_is_not_to_be_asked_soon_keeps_no_connection_open() -> None:
+    """It would close it in a moment, which wakes us for nothing, and has few threads for those that stay open."""
+
+    async def test() -> None:
+        async with serving(HEALTHY) as server, polling(server, IDLE) as watched:
+            await until(lambda: bool(watched.reasons("metrics")) and not watched.poller._requests)
+            await until(lambda: server.open_connections == 0)
+            watched.hints = BUSY
+            watched.poller.wake()
+            asked = len(server.requests)
+            await until(lambda: len(server.requests) > asked + 10)
+            assert server.open_connections == 1
 
     run(test())
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from kvexporter.facts import Endpoint, PollReason
-from kvexporter.polling import Failures, Mode, PollPolicy, PollView, ServerHints, mode
+from kvexporter.polling import LAUNCH_SECONDS, Failures, Mode, PollPolicy, PollView, ServerHints, mode
 
 POLICY = PollPolicy(interval=1.0, idle_interval=30.0, name="main")
-NOW = 1000.0
+NOW = 900.0
 ALL: tuple[Endpoint, ...] = ("health", "props", "slots", "metrics", "models")
 QUIET: frozenset[Endpoint] = frozenset(("health", "props"))
 
@@ -79,7 +80,7 @@ def test_a_server_is_treated_as(hints: ServerHints, expected: Mode) -> None:
 def test_an_active_server_is_asked_for_slots_every_interval_and_for_metrics_every_fifth() -> None:
     counts = polls(ServerHints(busy=True), 60)
     assert (counts["slots"], counts["metrics"]) == (60, 12)
-    assert (counts["health"], counts["props"], counts["models"]) == (2, 2, 0)
+    assert (counts["health"], counts["props"], counts["models"]) == (2, 1, 0)
 
 
 def test_the_interval_is_the_configured_one() -> None:
@@ -120,9 +121,77 @@ def test_what_the_server_is_known_not_to_have_is_never_asked() -> None:
 # ---- an idle server ------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_server_with_a_log_gets_two_quiet_requests_every_half_minute() -> None:
+def test_an_idle_server_with_a_log_gets_one_quiet_request_every_half_minute_and_a_second_now_and_then() -> None:
     counts = polls(ServerHints(busy=False, sleep_enabled=False), 3600)
-    assert counts == {"health": 120, "props": 120, "slots": 0, "metrics": 0, "models": 0}
+    assert counts == {"health": 120, "props": 12, "slots": 0, "metrics": 0, "models": 0}
+
+
+@pytest.mark.parametrize("hints", [ServerHints(), ServerHints(cpu_busy=False), ServerHints(sleeping=True)])
+def test_without_a_log_the_properties_tell_whether_the_server_sleeps_as_often_as_it_gives_a_sign_of_life(
+    hints: ServerHints,
+) -> None:
+    counts = polls(hints, 3600)
+    assert counts["health"] == 120
+    assert counts["props"] >= 120
+
+
+def test_signs_of_life_come_at_the_multiples_of_their_period_whenever_the_first_was() -> None:
+    """With all else that the daemon does now and then, and those of all other servers."""
+    sent: Mapping[Endpoint, float] = {"health": NOW + 7.5, "props": NOW + 7.5}
+    hints = ServerHints(busy=False, sleep_enabled=False)
+    assert POLICY.next_time(PollView(NOW + 8, hints, last_sent=sent)) == NOW + 30
+    late: Mapping[Endpoint, float] = {"health": NOW + 30.4, "props": NOW + 30.4}
+    assert POLICY.next_time(PollView(NOW + 31, hints, last_sent=late)) == NOW + 60
+    early: Mapping[Endpoint, float] = {"health": NOW + 29.9, "props": NOW + 29.9}
+    assert POLICY.next_time(PollView(NOW + 29.9, hints, last_sent=early)) == NOW + 59.9  # decides; asks at NOW + 60
+    assert POLICY.due(PollView(NOW + 59.9, hints, last_sent=early)) == set()
+    assert POLICY.due(PollView(NOW + 60, hints, last_sent=early)) == {"health"}
+
+
+# ---- a task that begins --------------------------------------------------------------------------------------------
+
+
+def test_the_first_look_at_a_task_comes_when_its_first_token_may_be_out() -> None:
+    asked: Mapping[Endpoint, float] = {**JUST_NOW, "slots": NOW - 500, "metrics": NOW - 500}
+    view = PollView(NOW, ServerHints(busy=True), last_sent=asked, busy_since=NOW, launched_at=NOW)
+    assert POLICY.due(view) == set()
+    assert POLICY.next_time(view) == NOW + LAUNCH_SECONDS
+    assert POLICY.due(replace(view, now=NOW + LAUNCH_SECONDS)) == {"slots"}
+    # The first look at the server of all.
+    assert POLICY.next_time(replace(view, last_sent={"health": NOW, "props": NOW})) == NOW + LAUNCH_SECONDS
+    # The log told of it late.
+    assert POLICY.due(replace(view, launched_at=NOW - 0.5)) == {"slots"}
+
+
+def test_a_task_that_begins_while_others_run_delays_only_the_look_that_would_meet_its_first_token() -> None:
+    asked: Mapping[Endpoint, float] = {**JUST_NOW, "slots": NOW - 0.9}
+    view = PollView(NOW, ServerHints(busy=True), last_sent=asked, busy_since=NOW - 30, launched_at=NOW)
+    assert POLICY.next_time(view) == NOW + LAUNCH_SECONDS
+    assert POLICY.next_time(replace(view, launched_at=NOW - 0.5)) == pytest.approx(NOW + 0.1)
+
+
+@pytest.mark.parametrize("asked", [{**JUST_NOW, "slots": NOW - 1, "metrics": NOW - 1}, {"health": NOW, "props": NOW}])
+def test_tasks_that_begin_and_end_all_the_time_delay_no_look_for_longer(asked: Mapping[Endpoint, float]) -> None:
+    for step in range(1, 100):
+        now = NOW + step / 100
+        for hints in (ServerHints(busy=True), ServerHints(busy=False, sleep_enabled=False)):
+            view = PollView(now, hints, last_sent=asked, busy_since=NOW, launched_at=now, look_since=now)
+            assert ("slots" in POLICY.due(view)) == (step >= 25)
+
+
+def test_the_look_after_the_last_task_leaves_the_next_one_time_to_begin() -> None:
+    hints = ServerHints(busy=False, sleep_enabled=False)
+    asked: Mapping[Endpoint, float] = {**JUST_NOW, "slots": NOW - 3, "metrics": NOW - 3}
+    view = PollView(NOW, hints, last_sent=asked, look_since=NOW, busy_since=NOW - 10, launched_at=NOW - 10)
+    # It was due two seconds ago and not asked, which only happens where it was not wanted.
+    assert POLICY.due(view) == {"slots"}
+    assert POLICY.next_time(replace(view, last_sent={**asked, "slots": NOW - 0.9})) == NOW + LAUNCH_SECONDS
+
+
+def test_a_server_without_a_log_is_looked_at_when_that_is_due() -> None:
+    hints = ServerHints(cpu_busy=True, sleep_enabled=False)
+    view = PollView(NOW, hints, last_sent={**JUST_NOW, "slots": NOW - 1}, launched_at=NOW, busy_since=NOW)
+    assert POLICY.due(view) == {"slots"}
 
 
 def test_one_look_at_the_slots_after_the_last_task_of_a_server_that_never_sleeps() -> None:
@@ -213,7 +282,7 @@ def test_a_router_is_asked_for_health_and_models_only() -> None:
 
 def test_missing_properties_are_asked_for_sooner() -> None:
     assert polls(ServerHints(busy=False, needs_props=True), 60)["props"] == 12
-    assert polls(ServerHints(busy=False), 60)["props"] == 2
+    assert polls(ServerHints(busy=False), 60)["props"] == 1
 
 
 def test_a_remote_server_that_never_sleeps_is_polled_all_the_time() -> None:

@@ -9,18 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.store import (
-    KEPT_INCIDENTS,
-    KEPT_REQUESTS,
-    KEPT_SECONDS,
-    Batch,
-    Store,
-    StoredFeed,
-    StoredStart,
-    StoreError,
-    read_gaps,
-    read_starts,
-)
+from kvexporter.store import Batch, Store, StoredFeed, StoredStart
+from kvexporter.store_file import StoreError
+from kvexporter.store_limits import KEPT_INCIDENTS, KEPT_REQUESTS, KEPT_SECONDS
+from kvexporter.store_reading import read_gaps, read_starts
 
 
 def batch(position: str = "c1", **others: object) -> Batch:

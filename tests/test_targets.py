@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.config import Config, GeometryConfig, ServerConfig
+from kvexporter.config import Config
+from kvexporter.config_server import GeometryConfig, ServerConfig
 from kvexporter.facts import FoundProcess
 from kvexporter.pool_geometry import Geometry
 from kvexporter.sources.journal_selection import JournalSelection

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvexporter.commands.any_path import AnyPath
+from kvexporter.commands.failures import UnusableError
+
 if TYPE_CHECKING:
     from kvexporter.diagnosing.logbook import ServerStory
     from kvexporter.diagnosing.reading import LogInput
     from kvexporter.reports.diagnosis import Diagnosis
 
-_FILE = click.Path(path_type=Path)
+_FILE = AnyPath()
 FORMATS = ("text", "json", "markdown")
-
-
-class _Unreadable(click.ClickException):
-    """Ends the command with a message and exit status 2."""
-
-    exit_code = 2
 
 
 def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -119,10 +116,10 @@ def _read(source: LogInput) -> list[ServerStory]:
         with ProgressBar() as bar:
             return read_stories(source, bar.reached)
     except (RecordingError, JournalUnavailableError, ValueError) as error:
-        raise _Unreadable(str(error)) from None
+        raise UnusableError(str(error)) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        raise _Unreadable(f"{where}{error.strerror or error}") from None
+        raise UnusableError(f"{where}{error.strerror or error}") from None
 
 
 def _diagnosed(stories: list[ServerStory]) -> list[Diagnosis]:

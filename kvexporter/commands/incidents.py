@@ -7,15 +7,11 @@ from pathlib import Path
 
 import click
 
+from kvexporter.commands.any_path import AnyPath
 from kvexporter.commands.diagnose import FORMATS
+from kvexporter.commands.failures import UnusableError
 
-_FILE = click.Path(path_type=Path)
-
-
-class _Unreadable(click.ClickException):
-    """Ends the command with a message and exit status 2."""
-
-    exit_code = 2
+_FILE = AnyPath()
 
 
 @click.command(short_help="List the incidents that the exporter has kept.")
@@ -38,22 +34,23 @@ def incidents(last: int, server: str | None, form: str, storage_path: Path | Non
     """
     from kvexporter.options import SYSTEM_STORE, default_storage_path
     from kvexporter.reports.incident_list import kept_incidents, list_json, list_markdown, print_list
-    from kvexporter.store import StoreError, read_kept
+    from kvexporter.store_file import StoreError
+    from kvexporter.store_reading import read_kept
 
     places = (SYSTEM_STORE, default_storage_path()) if storage_path is None else (storage_path,)
     path = next((place for place in places if _exists(place)), None)
     if path is None:
         looked = " and ".join(str(place) for place in dict.fromkeys(places))
-        raise _Unreadable(
+        raise UnusableError(
             f"there is no store at {looked}: has the exporter run here? It may be told another place (--storage.path)"
         )
     try:
         kept = kept_incidents(read_kept(path).incidents, last, server)
     except StoreError as error:
         hint = "" if os.access(path, os.R_OK) else ": run this as root or as the user that kvexporter runs as"
-        raise _Unreadable(f"{error}{hint}") from None
+        raise UnusableError(f"{error}{hint}") from None
     except ValueError as error:
-        raise _Unreadable(f"{path}: {error}") from None
+        raise UnusableError(f"{path}: {error}") from None
     if form == "json":
         click.echo(list_json(kept), nl=False)
     elif form == "markdown":

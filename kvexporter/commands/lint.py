@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from kvexporter.commands.failures import UnusableError
+
 
 class _Build(click.ParamType[int]):
     name = "build"
@@ -16,12 +18,6 @@ class _Build(click.ParamType[int]):
         if match is None:
             self.fail(f"{value!r} is no build: expected a number as b8635", param, ctx)
         return int(match[1])
-
-
-class _Unreadable(click.ClickException):
-    """Ends the command with a message and exit status 2."""
-
-    exit_code = 2
 
 
 class _Lint(click.Command):
@@ -85,7 +81,7 @@ def lint(ctx: click.Context, target: str | None, rules: Any, build: int | None, 
         else:
             judge(linter, target, rules)
     except UnreadableError as error:
-        raise _Unreadable(str(error)) from None
+        raise UnusableError(str(error)) from None
     findings = linter.findings()
     if form == "json":
         click.echo(lint_json(linter.readings, findings), nl=False)

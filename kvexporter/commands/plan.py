@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kvexporter.commands.any_path import AnyPath
+from kvexporter.commands.configured import configured
+from kvexporter.commands.failures import UnusableError
 from kvexporter.commands.finite_range import FiniteRange
 
 if TYPE_CHECKING:
@@ -20,13 +23,7 @@ if TYPE_CHECKING:
     from kvexporter.reports.plan_told import Told
     from kvexporter.targets import Target
 
-_FILE = click.Path(path_type=Path)
-
-
-class _Unusable(click.ClickException):
-    """Ends the command with a message and exit status 2."""
-
-    exit_code = 2
+_FILE = AnyPath()
 
 
 def _read_by(read: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], object]:
@@ -180,7 +177,7 @@ def plan(
     try:
         made = plan_of(said, told, running, gpus, host)
     except PlanError as error:
-        raise _Unusable(str(error)) from None
+        raise UnusableError(str(error)) from None
     _print(made, form, clients=clients)
     return int(made.first is None)
 
@@ -216,42 +213,38 @@ def _logged(source: LogInput, server: str | None) -> Told:
         return only_server(found, server)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        raise _Unusable(f"{where}{error.strerror or error}") from None
+        raise UnusableError(f"{where}{error.strerror or error}") from None
     except (RecordingError, JournalUnavailableError, ValueError, NoServerError) as error:
-        raise _Unusable(str(error)) from None
+        raise UnusableError(str(error)) from None
 
 
 def _stored(storage_path: Path | None, server: str | None) -> Told:
     from kvexporter.options import SYSTEM_STORE, default_storage_path
     from kvexporter.reports.plan_told import NoServerError, from_stores, only_server
-    from kvexporter.store import StoreError
+    from kvexporter.store_file import StoreError
 
     stores = (SYSTEM_STORE, default_storage_path()) if storage_path is None else (storage_path,)
     try:
         found = from_stores(stores)
         if not found:
             places = " or ".join(str(path) for path in stores)
-            raise _Unusable(
+            raise UnusableError(
                 f"there is no store in {places}: run the exporter for a while, or give --journal-export, --log-file, "
                 "--journal or --p95"
             )
         return only_server(found, server)
     except (StoreError, OSError, NoServerError) as error:
-        raise _Unusable(str(error)) from None
+        raise UnusableError(str(error)) from None
 
 
 def _targets(config_file: Path | None) -> list[Target]:
-    from kvexporter.config import Config, ConfigError, load_config
     from kvexporter.reports.plan_running import find_servers
 
-    try:
-        config = load_config(config_file) if config_file is not None else Config()
-    except ConfigError as error:
-        raise _Unusable(str(error)) from None
+    config = configured(config_file)
     try:
         return find_servers(config)
     except OSError as error:
-        raise _Unusable(f"/proc: {error.strerror}") from None
+        raise UnusableError(f"/proc: {error.strerror}") from None
 
 
 def _target(targets: list[Target], name: str | None, *, needed: bool) -> Target | None:
@@ -259,13 +252,13 @@ def _target(targets: list[Target], name: str | None, *, needed: bool) -> Target 
     if name is not None:
         found = next((target for target in targets if target.name == name), None)
         if found is None and needed:
-            raise _Unusable(f"no server {name!r} runs here: say --slots to plan without it")
+            raise UnusableError(f"no server {name!r} runs here: say --slots to plan without it")
         return found
     if not needed:
         return None
     if len(targets) != 1:
         running = ", ".join(target.name for target in targets[:20]) or "none"
-        raise _Unusable(f"which server? Say --server or --slots; running here: {running}")
+        raise UnusableError(f"which server? Say --server or --slots; running here: {running}")
     return targets[0]
 
 

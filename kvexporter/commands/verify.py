@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvexporter.commands.any_path import AnyPath
+from kvexporter.commands.configured import configured
+from kvexporter.commands.failures import UnusableError
 from kvexporter.commands.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from kvexporter.config import Config
     from kvexporter.targets import Target
 
-_FILE = click.Path(path_type=Path)
+_FILE = AnyPath()
 _RETRY_SECONDS = 0.5
-
-
-class _Unusable(click.ClickException):
-    """Ends the command with a message and exit status 2."""
-
-    exit_code = 2
 
 
 @click.command(short_help="After a change: one tiny completion, and the pool as it is against how it was meant.")
@@ -74,7 +71,6 @@ def verify(
     """
     if url is not None and server is not None:
         raise click.UsageError("expected one of --url and --server")
-    from kvexporter.config import Config, ConfigError, load_config
     from kvexporter.reports.findings import exit_status, format_findings
     from kvexporter.reports.verify import CouldNotAsk, Wanted
     from kvexporter.reports.verify import verify as look
@@ -82,11 +78,8 @@ def verify(
     from kvexporter.sources.discovery import discover
     from kvexporter.targets import plan_targets
 
-    try:
-        config = load_config(config_file) if config_file is not None else Config()
-    except ConfigError as error:
-        raise _Unusable(str(error)) from None
     until = time.monotonic() + deadline
+    config = configured(config_file, deadline=deadline)
     target = _find(config, url, unit, server, until)
     if target.api is not None and api_key_file is not None:
         target = replace(target, api=replace(target.api, api_key_file=api_key_file))
@@ -95,7 +88,7 @@ def verify(
     try:
         findings = asyncio.run(look(target, lambda: plan_targets(config, discover()), wanted))
     except CouldNotAsk as error:
-        raise _Unusable(str(error)) from None
+        raise UnusableError(str(error)) from None
     click.echo(format_findings(findings), nl=False)
     return exit_status(findings)
 
@@ -109,13 +102,13 @@ def _find(config: Config, url: str | None, unit: str | None, server: str | None,
         try:
             targets = plan_targets(config, discover())
         except OSError as error:
-            raise _Unusable(f"/proc: {error.strerror}") from None
+            raise UnusableError(f"/proc: {error.strerror}") from None
         found = _chosen(targets, url, unit, server)
         if isinstance(found, str):
             if time.monotonic() + _RETRY_SECONDS < until and (unit is not None or not targets):
                 time.sleep(_RETRY_SECONDS)
                 continue
-            raise _Unusable(found)
+            raise UnusableError(found)
         return found
 
 
@@ -154,7 +147,7 @@ def _addressed(found: Target | None, url: str, unit: str | None) -> Target:
         selection = JournalSelection(unit=unit) if unit is not None else None
         return Target(unit or url, unit=unit, selection=selection, api=ApiTarget(url))
     except ValueError as error:
-        raise _Unusable(str(error)) from None
+        raise UnusableError(str(error)) from None
 
 
 def _same(one: str, other: str) -> bool:

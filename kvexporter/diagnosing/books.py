@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kvexporter.diagnosing.logbook import LogBook, ServerStory
-from kvexporter.diagnosing.sieve import Asked
 from kvexporter.facts import JournalEntry
 from kvexporter.feed import ChildNames
 from kvexporter.intake import MAX_CHILDREN
+from kvexporter.llama.access_log import Asked
 from kvexporter.llama.events import ChildStarting, LogLine
 
 

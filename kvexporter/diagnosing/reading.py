@@ -12,8 +12,8 @@ from kvexporter.diagnosing.books import Books
 from kvexporter.diagnosing.logbook import ServerStory
 from kvexporter.diagnosing.sieve import Sieve
 from kvexporter.diagnosing.spans import read_parts
-from kvexporter.facts import JournalEntry
-from kvexporter.llama.log import parse_line
+from kvexporter.facts import JournalEntry, Reading
+from kvexporter.llama.log import parse_line, parse_lines
 from kvexporter.replay_input import NothingFoundError, check_log, find_writers, log_entries
 from kvexporter.sources.journal_export import ExportReader
 from kvexporter.sources.journal_health import journal_health
@@ -125,7 +125,7 @@ def _size(stream: BinaryIO) -> int:
     return size
 
 
-def _with_reading(entry: JournalEntry, reading: object) -> JournalEntry:
+def _with_reading(entry: JournalEntry, reading: Reading | None) -> JournalEntry:
     """The entry with what was made of its message."""
     return JournalEntry(
         entry.at, entry.message, entry.pid, entry.invocation, entry.unit_event, entry.continued, reading, entry.unit
@@ -175,7 +175,7 @@ def _read_with(
     span = Span(_microseconds(source.since), _microseconds(source.until))
     if span.since is not None:
         with SpanReader(selection) as reader:
-            books.preface(reader.run_before(span.since, parse_line))
+            books.preface(reader.run_before(span.since, parse_lines))
     for part in read_parts(selection, span, processes):
         if part.sifted:
             books.sifted()

@@ -7,31 +7,17 @@ A sieve may begin anywhere in a log: until it knows better, it lets everything t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
 from kvexporter.llama import events as ev
-from kvexporter.llama.access_log import client_address
+from kvexporter.llama.access_log import Asked, client_address
 from kvexporter.llama.events import LogLine
-from kvexporter.llama.log import parse_line
+from kvexporter.llama.log import parse_line, parse_lines
 
 _FAILED = 400
 """HTTP status codes from here on are errors."""
 
-
-class Asked(Struct, frozen=True, gc=False):
-    """A request that may have held tokens, as the access log tells it at its end."""
-
-    address: str
-    """Where it came from."""
-    failed: bool
-    child_port: int | None = None
-
-
-_SHORT = 512
-"""Bytes of a line that may be remembered."""
 
 # What an event does to a server's cascades and books; those without a role are always let through.
 _OPENS, _STEP, _LIFE, _LAUNCH, _IDLE, _ANEW, _STOPS, _MUTE, _ASKED = range(1, 10)
@@ -73,16 +59,23 @@ class Sieve:
 
     thorough: bool = False
     """Drop nothing that says something: all lines together also tell what the running requests needed when."""
-    parse: Callable[[bytes], LogLine | None] = parse_line
-    """`parse_line`, or one that gives the same and remembers it."""
     _states: dict[int | None, _State] = field(default_factory=dict)
     _own: _State = field(default_factory=_State)
 
     def __call__(self, message: bytes) -> LogLine | Asked | None:
         """Give what the line says if the books need it."""
-        line = self.parse(message) if len(message) < _SHORT else parse_line(message)
-        if line is None:
-            return None
+        line = parse_line(message)
+        return None if line is None else self._needed(line, message)
+
+    def sift(self, messages: Sequence[bytes]) -> list[LogLine | Asked | None]:
+        """Give the same for some lines in a row."""
+        needed = self._needed
+        return [
+            None if line is None else needed(line, message)
+            for line, message in zip(parse_lines(messages), messages, strict=True)
+        ]
+
+    def _needed(self, line: LogLine, message: bytes) -> LogLine | Asked | None:
         role = _role(type(line.event))
         if self.thorough and role != _ASKED:
             return line

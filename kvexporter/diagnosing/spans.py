@@ -11,16 +11,15 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import lru_cache
 
-from kvexporter.diagnosing.parcel import pack, unpack
+import msgspec
+from msgspec import Struct
+
+from kvexporter import packing
 from kvexporter.diagnosing.sieve import Sieve
 from kvexporter.facts import JournalEntry
-from kvexporter.llama.events import LogLine
-from kvexporter.llama.log import parse_line
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.journal_span import OutOfOrderError, Span, SpanReader
 
@@ -31,11 +30,10 @@ WORTH_BYTES = 24 << 20
 """Of smaller journals one process has read all before two have begun."""
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct, array_like=True):
     """What was found in a part of a journal, or in a chunk of one."""
 
-    entries: list[JournalEntry] = field(default_factory=list)
+    entries: list[JournalEntry] = msgspec.field(default_factory=list)
     """Without their text: what they say is in `reading`."""
     newest: float | None = None
     malformed: int = 0
@@ -44,6 +42,15 @@ class Part:
     """Lines that the books can do without are left out."""
     share: float | None = None
     """How much of the whole has been read with it, 0 to 1; None where that is not known."""
+
+
+def pack(part: Part, begins: str | None, ends: str | None) -> bytes:
+    """Give the bytes of a part, and of where in the journal it begins and ends."""
+    return packing.pack((part, begins, ends), part)
+
+
+unpack = msgspec.msgpack.Decoder(tuple[Part, str | None, str | None]).decode
+"""The part and its edges of such bytes, which another process of this very program has packed."""
 
 
 def read_parts(selection: JournalSelection, span: Span, processes: int | None = None) -> Iterator[Part]:
@@ -60,7 +67,7 @@ def read_parts(selection: JournalSelection, span: Span, processes: int | None = 
             processes = _worth(reader)
         parts = span.cut(*bounds, PARTS) if processes > 1 and not reader.has_split_lines else [span]
         if len(parts) == 1:
-            for chunk in reader.read(span, Sieve(thorough=True)):
+            for chunk in reader.read(span, Sieve(thorough=True).sift):
                 share = _share(bounds, chunk.newest)
                 yield Part(chunk.entries, chunk.newest, chunk.malformed, chunk.gap, share=share)
             return
@@ -106,28 +113,18 @@ class _Joined:
         self._edge: str | None = None
 
     def next(self, parcel: bytes) -> Part:
-        entries, (newest, malformed, gap, begins, ends) = unpack(parcel)
+        part, begins, ends = unpack(parcel)
         if self._done and begins != self._edge:
             raise OutOfOrderError
         self._edge = ends
         self._done += 1
-        return Part(entries, newest, malformed, gap, sifted=True, share=self._done / self._count)
+        part.share = self._done / self._count
+        return part
 
 
 # ---- in the processes ----------------------------------------------------------------------------------------------
 
 _reader: SpanReader | None = None
-
-_remembered = lru_cache(maxsize=8192)(parse_line)
-"""Older builds' lines have no times, so that a few of them, above all those about polls, come over and over."""
-_TRIED = 20_000
-"""Lines after which it is known whether they do."""
-
-
-def _parser() -> Callable[[bytes], LogLine | None]:
-    """The way of recognising lines that is the faster one for this log."""
-    seen = _remembered.cache_info()
-    return parse_line if seen.misses > _TRIED and seen.hits < seen.misses / 2 else _remembered
 
 
 def _begin(selection: JournalSelection) -> None:
@@ -140,10 +137,10 @@ def _begin(selection: JournalSelection) -> None:
 def _read_part(span: Span) -> bytes:
     if _reader is None:
         raise RuntimeError("the journal is not open")
-    found = Part()
-    for chunk in _reader.read_part(span, Sieve(parse=_parser())):
+    found = Part(sifted=True)
+    for chunk in _reader.read_part(span, Sieve().sift):
         found.entries += chunk.entries
         found.malformed += chunk.malformed
         found.newest = found.newest if chunk.newest is None else chunk.newest
         found.gap = found.gap or chunk.gap
-    return pack(found.entries, found.newest, found.malformed, found.gap, *_reader.edges)
+    return pack(found, *_reader.edges)

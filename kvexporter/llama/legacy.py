@@ -109,10 +109,10 @@ def _integer(fields: Fields, *names: str) -> int | None:
     """The first of the named fields that is there, as a whole number."""
     for name in names:
         value = fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
         if isinstance(value, str) and len(value) < 16 and re.fullmatch(r"-?\d+", value, re.ASCII):
-            return int(value)
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST:
+            return value
     return None
 
 

@@ -11,9 +11,12 @@ exception is `mentions_context_error`, which is meant to equal what `grep -c` co
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from kvexporter.llama import legacy
-from kvexporter.llama.events import Event, LogLine
+from kvexporter.llama.endpoints import ENDPOINTS
+from kvexporter.llama.events import AllSlotsIdle, Event, HttpRequest, LogLine
 from kvexporter.llama.log_grammar import PORT_GROUP, Build, Rule
 from kvexporter.llama.log_server import REQUEST_RULES, SERVER_RULES
 from kvexporter.llama.log_slot import SLOT_RULES, TIMING_RULES
@@ -30,7 +33,7 @@ LINE_LIMIT = 8192
 _PREFIX = rb"(?:\[ {0,4}(\d{1,5})\] ?)?+(?:\d++\.\d\d\.\d{3}\.\d{3} )?+(?:[IWED] )?+"
 # A tag is `slot` or a word such as `srv` and a function's name, or the name alone. Atomic: once a tag is read, a line
 # that no rule knows is given up at once instead of being tried with shorter tags.
-_SLOT_TAG = rb"(?>slot +[^\s|]{1,64} +id +(\d{1,4}) +\|(?: +task +(-?\d{1,12}) +\|)? *)"
+_SLOT_TAG = rb"(?>slot +[^\s|]{1,64} +id +(\d{1,4}) +\|(?: +task +(?:(\d{1,12})|-\d{1,12}) +\|)? *)"
 _SERVER_TAG = rb"(?>(?!slot )(?:[a-z]{2,6} +)?[A-Za-z_~][^\s:|]{0,63} ?: +)"
 
 # What other programs put before a line when it is shown or pasted: journalctl, syslog, docker, docker compose,
@@ -94,26 +97,64 @@ _LINE, _BUILDS = _compile()
 _match = _LINE.match
 
 
+_MOST_SEEN = 1024
+"""A start prints some hundred lines."""
+_seen: dict[int, LogLine | None] = {}
+"""What lines say that come over and over in the same words, by their hashes: above all that somebody polls, and what a
+server that starts again and again prints. No line is kept itself, as it may be a prompt's."""
+_NEW: Any = object()
+
+
 def parse_line(raw: bytes) -> LogLine | None:
     """What one line of a log says; None when it says nothing.
 
     `raw` may be any bytes: not UTF-8, coloured, ending in a carriage return, with or without the prefixes of
     llama-server, its router, a container runtime or journalctl. It never raises.
     """
-    # This runs for every line there is. (`find` is twice as fast as `in`.)
-    if raw.find(CONTEXT_ERROR) >= 0 or len(raw) > LINE_LIMIT:
-        return _special_line(raw)
-    m = _match(raw)
-    if m is not None:
-        index: int = m.lastindex  # type: ignore[assignment]  # every alternative is a group
-        event, port = _BUILDS[index](m, index), m[PORT_GROUP]
-    elif _ESCAPE in raw or _NUL in raw or _other_form_starts(raw) is not None:
-        event, port = _other_form(raw)
-    else:
-        return None
-    if event is None:
-        return None
-    return LogLine(event) if port is None else LogLine(event, False, int(port))
+    (line,) = parse_lines((raw,))
+    return line
+
+
+def parse_lines(raws: Sequence[bytes]) -> list[LogLine | None]:
+    """What each of some lines says, as `parse_line` tells it: many at once take two thirds of the time."""
+    together = b"\n".join(raws)
+    # Looked for once in all of them, for what is rare.
+    special = together.find(CONTEXT_ERROR) >= 0 or max(map(len, raws), default=0) > LINE_LIMIT
+    odd = together.find(b"\x1b") >= 0 or together.find(b"\0") >= 0
+    lines: list[LogLine | None] = []
+    take = lines.append
+    for raw in raws:
+        # This runs for every line there is.
+        once = raw[:1] <= b"["  # with a time or a port before it no line comes twice
+        if not once:
+            line = _seen.get(hash(raw), _NEW)
+            if line is not _NEW:
+                take(line)
+                continue
+        if special and (raw.find(CONTEXT_ERROR) >= 0 or len(raw) > LINE_LIMIT):
+            take(_special_line(raw))
+            continue
+        m = _match(raw)
+        if m is not None:
+            index: int = m.lastindex  # type: ignore[assignment]  # every alternative is a group
+            event, port = _BUILDS[index](m, index), m[PORT_GROUP]
+        elif (odd and (_ESCAPE in raw or _NUL in raw)) or _other_form_starts(raw) is not None:
+            event, port = _other_form(raw)
+        else:
+            event = port = None
+        line = None if event is None else LogLine(event, False, None if port is None else int(port))
+        take(line)
+        if not once:
+            _remember(raw, event, line)
+    return lines
+
+
+def _remember(raw: bytes, event: Event | None, line: LogLine | None) -> None:
+    """Remember a line that may well come again: nothing that tells of one task, and no path that a client made up."""
+    if event is None or type(event) is AllSlotsIdle or (type(event) is HttpRequest and event.path in ENDPOINTS):
+        if len(_seen) >= _MOST_SEEN:
+            _seen.clear()
+        _seen[hash(raw)] = line
 
 
 def _special_line(raw: bytes) -> LogLine | None:

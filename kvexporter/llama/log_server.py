@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from kvexporter.llama.events import (
     AllSlotsIdle,
@@ -43,9 +42,8 @@ def request_failed(task: int | None, error: bytes) -> RequestFailed:
     return RequestFailed(task, "slot", int(tokens) if tokens else None, int(context) if context else None)
 
 
-@lru_cache(maxsize=256)
 def http_request(method: bytes, path: bytes, code: bytes) -> HttpRequest:
-    """A request; remembered, because polls repeat a handful of them for ever."""
+    """A request, without what a client wrote behind a question mark."""
     return HttpRequest(method.decode("ascii"), text(path.partition(b"?")[0], PATH_LIMIT), int(code))
 
 

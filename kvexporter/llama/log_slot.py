@@ -19,7 +19,7 @@ from kvexporter.llama.events import (
     TimingHeader,
     TimingKind,
 )
-from kvexporter.llama.log_grammar import SLOT_GROUP, TASK_GROUP, Build, Match, finite, rule, task_number
+from kvexporter.llama.log_grammar import SLOT_GROUP, TASK_GROUP, Build, Match, finite, rule
 
 # `0.62` is known to 0.01, `0.468328` to 0.000001.
 _STEPS = {decimals: float(f"1e-{decimals}") for decimals in range(16)}
@@ -33,42 +33,42 @@ def _chosen(m: Match, i: int) -> Event:
 
 def _launched(m: Match, i: int) -> Event:
     slot, task, child = m.group(SLOT_GROUP, TASK_GROUP, i + 1)
-    return TaskLaunched(int(slot), task_number(task), child == b"1")
+    return TaskLaunched(int(slot), None if task is None else int(task), child == b"1")
 
 
 def _prompt_started(m: Match, i: int) -> Event:
     slot, task, context, tokens = m.group(SLOT_GROUP, TASK_GROUP, i + 1, i + 2)
-    return PromptStarted(int(slot), task_number(task), int(context), int(tokens))
+    return PromptStarted(int(slot), None if task is None else int(task), int(context), int(tokens))
 
 
 def _prompt_reused(m: Match, i: int) -> Event:
     slot, task, tokens = m.group(SLOT_GROUP, TASK_GROUP, i + 1)
-    return PromptReused(int(slot), task_number(task), int(tokens))
+    return PromptReused(int(slot), None if task is None else int(task), int(tokens))
 
 
 def _prompt_progress(m: Match, i: int) -> Event:
     slot, task, tokens, whole, decimals = m.group(SLOT_GROUP, TASK_GROUP, i + 1, i + 2, i + 3)
     progress = float(whole + b"." + decimals)
-    return PromptProgress(int(slot), task_number(task), int(tokens), progress, _STEPS[len(decimals)])
+    return PromptProgress(int(slot), None if task is None else int(task), int(tokens), progress, _STEPS[len(decimals)])
 
 
 def _prompt_done(m: Match, i: int) -> Event:
     slot, task, tokens = m.group(SLOT_GROUP, TASK_GROUP, i + 1)
-    return PromptDone(int(slot), task_number(task), int(tokens))
+    return PromptDone(int(slot), None if task is None else int(task), int(tokens))
 
 
 def _generation_tick(m: Match, i: int) -> Event:
     slot, task, decoded, speed = m.group(SLOT_GROUP, TASK_GROUP, i + 1, i + 2)
-    return GenerationTick(int(slot), task_number(task), int(decoded), finite(speed))
+    return GenerationTick(int(slot), None if task is None else int(task), int(decoded), finite(speed))
 
 
 def _released(m: Match, i: int) -> Event:
     slot, task, tokens, truncated = m.group(SLOT_GROUP, TASK_GROUP, i + 1, i + 2)
-    return Released(int(slot), task_number(task), int(tokens), truncated == b"1")
+    return Released(int(slot), None if task is None else int(task), int(tokens), truncated == b"1")
 
 
 def _timing_header(m: Match, i: int) -> Event:
-    return TimingHeader(int(m[SLOT_GROUP]), task_number(m[TASK_GROUP]))
+    return TimingHeader(int(m[SLOT_GROUP]), None if m[TASK_GROUP] is None else int(m[TASK_GROUP]))
 
 
 def _timing(kind: TimingKind) -> Build:
@@ -78,7 +78,9 @@ def _timing(kind: TimingKind) -> Build:
         if milliseconds is None:
             return None
         number = None if slot is None else int(slot)
-        return Timing(kind, number, task_number(task), milliseconds / 1000.0, int(tokens), finite(speed))
+        return Timing(
+            kind, number, None if task is None else int(task), milliseconds / 1000.0, int(tokens), finite(speed)
+        )
 
     return build
 
@@ -90,7 +92,7 @@ def _slot_context(m: Match, i: int) -> Event:
 def _shifted(m: Match, i: int) -> Event:
     slot, task, keep, left, discarded = m.group(SLOT_GROUP, TASK_GROUP, i + 1, i + 2, i + 3)
     kept = int(keep) + int(left) - int(discarded)
-    return ContextShifted(int(slot), task_number(task), int(discarded), kept if kept >= 0 else None)
+    return ContextShifted(int(slot), None if task is None else int(task), int(discarded), kept if kept >= 0 else None)
 
 
 def _cleared(m: Match, i: int) -> Event:

@@ -1,4 +1,6 @@
-"""`python -m kvexporter.reading DESCRIPTOR`: started by the daemon, with one end of a socket pair."""
+"""`python -m kvexporter.reading SOCKET MEMORY`: started by the daemon, with descriptors of one end of a socket pair and
+of the memory that tells which log is looked at.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import socket
 import sys
 
 from kvexporter.reading.child import LogOverSocket, ReadingProcess
+from kvexporter.reading.whereabouts import Whereabouts
 
 
 def main() -> None:
@@ -24,7 +27,7 @@ def main() -> None:
         root.addHandler(LogOverSocket(sock))
         root.setLevel(logging.WARNING)
         logging.getLogger("kvexporter").setLevel(logging.INFO)
-        ReadingProcess(sock).run()
+        ReadingProcess(sock, Whereabouts(int(sys.argv[2]))).run()
 
 
 def _open_many_files() -> None:

@@ -1,30 +1,18 @@
-"""What the reading process tells of a journal: a batch of entries and how reading goes, as plain values and back.
+"""What the reading process tells of a journal: a batch of entries and how reading goes, as bytes and back.
 
 A batch is taken as a whole or not at all: `position` is that of its last entry.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
-from typing import Any, get_args
+import msgspec
+from msgspec import Struct, field
 
-from msgspec.structs import astuple
-
-from kvexporter import facts
+from kvexporter import packing
 from kvexporter.facts import JournalEntry
-from kvexporter.llama import events as ev
-from kvexporter.llama.events import LogLine
-from kvexporter.reading.frames import Message
-
-_EVENTS: tuple[type, ...] = get_args(ev.Event)
-_EVENT_NUMBERS = {kind: number for number, kind in enumerate(_EVENTS)}
-_UNIT_EVENTS: tuple[type, ...] = get_args(facts.UnitEvent)
-_NO_EVENT = -1
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct, array_like=True):
     """What one slice of reading gave. Numbers count entries, times are unix seconds."""
 
     entries: list[JournalEntry] = field(default_factory=list)
@@ -45,58 +33,12 @@ class Batch:
     """Why reading cannot go on now."""
 
 
-def pack(batch: Batch) -> Message:
-    """Give a batch as plain values."""
-    return (
-        [_pack_entry(entry) for entry in batch.entries],
-        batch.ignored,
-        batch.malformed,
-        batch.newest,
-        batch.position,
-        batch.complete_at,
-        batch.duration,
-        batch.gap,
-        batch.failure,
-    )
+def pack(batch: Batch) -> bytes:
+    """Give the bytes of a batch. A file's name in a failure need not be UTF-8: what is not is shown by its numbers."""
+    if batch.failure is not None:
+        batch.failure = batch.failure.encode("utf-8", "backslashreplace").decode()
+    return packing.pack(batch, batch)
 
 
-def unpack(values: Any) -> Batch:
-    """The batch of such values, which this very program has packed."""
-    entries, *rest = values
-    return Batch([_unpack_entry(entry) for entry in entries], *rest)
-
-
-def _pack_entry(entry: JournalEntry) -> tuple[object, ...]:
-    told = entry.unit_event
-    if told is not None:
-        fields = tuple(getattr(told, f.name) for f in dataclasses.fields(told))
-        return entry.at, _UNIT_EVENTS.index(type(told)), fields
-    reading = entry.reading
-    if type(reading) is not LogLine:
-        reading = LogLine(None)
-    event = reading.event
-    number, fields = (_NO_EVENT, ()) if event is None else (_EVENT_NUMBERS[type(event)], astuple(event))
-    if entry.pid is None and not entry.continued:  # a backlog's
-        return entry.at, number, fields, reading.mentions_context_error, reading.child_port
-    return (
-        entry.at,
-        number,
-        fields,
-        reading.mentions_context_error,
-        reading.child_port,
-        entry.pid,
-        entry.invocation,
-        entry.continued,
-    )
-
-
-def _unpack_entry(values: Any) -> JournalEntry:
-    if len(values) == 3:
-        at, number, fields = values
-        return JournalEntry(at, b"", unit_event=_UNIT_EVENTS[number](*fields))
-    at, number, fields, mentions, port, *writer = values
-    reading = LogLine(None if number == _NO_EVENT else _EVENTS[number](*fields), mentions, port)
-    if not writer:
-        return JournalEntry(at, b"", None, None, None, False, reading)
-    pid, invocation, continued = writer
-    return JournalEntry(at, b"", pid, invocation, None, continued, reading)
+unpack = msgspec.msgpack.Decoder(Batch).decode
+"""The batch of such bytes, which this very program has packed."""

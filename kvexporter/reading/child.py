@@ -15,18 +15,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvexporter.facts import JournalEntry
-from kvexporter.llama.log import parse_line
+from kvexporter.paces import until_next
 from kvexporter.reading.batch import Batch, pack
 from kvexporter.reading.frames import Frames, Message, frame
 from kvexporter.reading.readers import LogReader, log_reader
-from kvexporter.sources.journal import WAITING, DrainResult
+from kvexporter.reading.whereabouts import Whereabouts
+from kvexporter.sources.drain import WAITING, DrainResult
 from kvexporter.sources.journal_library import JournalUnavailableError
+from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.log_selection import unpack_selection
 
 SLICE_SECONDS = 0.005
 """A batch is what is read in this time: counting it holds up a scrape for about as long."""
 WORD_ROUNDS, WORD_SECONDS = 3.8, 10.0
 """Between two words that all has been read, where there is nothing else to say: times the pace, and at most."""
+GATHER_SECONDS = 0.04
+"""Between a journal's announcement and its reading: lines come in groups, read once each. And a launch is not followed
+by two processes at work for its line while llama-server, on the same processors, makes its first token."""
+UNANNOUNCED_SECONDS = 15.0
+"""A journal on a network's disk, which announces nothing of what others write, is tried so often at least."""
 CHECK_SECONDS = 10.0
 """Between two looks whether files have come that libsystemd does not see."""
 _CHUNK = 65536
@@ -43,15 +50,20 @@ class _Journal:
     entries: list[JournalEntry] = field(default_factory=list)
     told_complete: float = 0.0
     """When the daemon was told last that all has been read (monotonic)."""
+    announced: bool = True
+    """Its descriptor tells when it changes."""
+    gathers: bool = False
+    """It may be left alone for a moment: whoever writes it never waits."""
     failure: str | None = None
     checked: float = 0.0
 
 
 class ReadingProcess:
-    """Serves one daemon over `sock`."""
+    """Serves one daemon over `sock`, which sees in `whereabouts` where this process hangs, if it does."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, whereabouts: Whereabouts) -> None:
         self._sock = sock
+        self._whereabouts = whereabouts
         self._frames = Frames()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -75,8 +87,10 @@ class ReadingProcess:
         now = time.monotonic()
         if now >= self._next:
             self._unread.update(dict.fromkeys(self._journals))
-            self._next = now + self._pace
-        wait = 0.0 if self._unread else self._next - now
+            # With the daemon's own steps: a processor that may sleep otherwise is woken once for both.
+            self._next = now + until_next(self._longest(), now)
+        behind = bool(self._unread)
+        wait = 0.0 if behind else self._next - now
         for descriptor, _ in self._poll.poll(max(0.0, wait) * 1000):
             if descriptor == self._sock.fileno():
                 data = self._sock.recv(_CHUNK)
@@ -85,21 +99,32 @@ class ReadingProcess:
                 for message in self._frames.feed(data):
                     self._obey(message)
             elif descriptor in self._descriptors:
-                self._unread[self._descriptors[descriptor]] = None
+                number = self._descriptors[descriptor]
+                if not behind and self._journals[number].gathers:
+                    behind = True
+                    time.sleep(GATHER_SECONDS)
+                self._unread[number] = None
         if self._unread:
             number = next(iter(self._unread))
             del self._unread[number]
             journal = self._journals.get(number)
             if journal is not None:
-                self._read(journal)
+                with self._whereabouts.at(number):
+                    self._read(journal)
         return True
+
+    def _longest(self) -> float:
+        """How long no journal is tried at most."""
+        told = all(journal.announced for journal in self._journals.values())
+        return self._pace if told else min(self._pace, UNANNOUNCED_SECONDS)
 
     # ---- what the daemon says ----------------------------------------------------------------------------------
 
     def _obey(self, message: Message) -> None:
         match message:
             case ("open", int(number), selection, position, seek, int(own_pid), float(writers_from)):
-                self._open(number, selection, position, seek, own_pid, writers_from)
+                with self._whereabouts.at(number):
+                    self._open(number, selection, position, seek, own_pid, writers_from)
             case ("writers", int(number), float(writers_from)):
                 if number in self._journals:
                     self._journals[number].writers_from = writers_from
@@ -109,15 +134,16 @@ class ReadingProcess:
             case ("read", int(number)):
                 self._unread[number] = None
             case ("close", int(number)):
-                self._close(number)
+                with self._whereabouts.at(number):
+                    self._close(number)
             case _:
                 raise ValueError("an unknown message")
 
     def _open(self, number: int, selection: Any, position: Any, seek: Any, own_pid: int, writers_from: float) -> None:
-        reader = log_reader(
-            unpack_selection(selection), parse_line, own_pid=own_pid, writers_from=lambda: journal.writers_from
-        )
-        journal = _Journal(number, reader, writers_from, checked=time.monotonic())
+        place = unpack_selection(selection)
+        reader = log_reader(place, own_pid=own_pid, writers_from=lambda: journal.writers_from)
+        gathers = isinstance(place, JournalSelection)
+        journal = _Journal(number, reader, writers_from, gathers=gathers, checked=time.monotonic())
         try:
             start = reader.open(position, seek=seek)
         except (JournalUnavailableError, OSError, ValueError) as error:
@@ -186,6 +212,7 @@ class ReadingProcess:
         self._deafen(journal)
         try:
             descriptor = journal.reader.fileno()
+            journal.announced = journal.reader.announces()
         except (JournalUnavailableError, OSError, ValueError):
             return
         journal.descriptor = descriptor

@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
-import kvexporter
 from kvexporter.reading.batch import Batch, unpack
-from kvexporter.reading.frames import DamagedError, Frames, Message, frame
-from kvexporter.sources.journal import Seek
+from kvexporter.reading.frames import Message, frame
+from kvexporter.reading.starting import how_it_ended, start_process
+from kvexporter.reading.stream import MessageStream
+from kvexporter.reading.whereabouts import Whereabouts
+from kvexporter.sources.drain import Seek
 from kvexporter.sources.log_selection import Selection, pack_selection
 from kvexporter.turns import Turns
 
 log = logging.getLogger(__name__)
 
-SILENT_SECONDS = 40.0
-"""The reading process says a word every fifteen seconds at the latest."""
+SILENT_SECONDS = 55.0
+"""The reading process says a word every thirty seconds at the latest; a slow look may take almost as long."""
 GIVE_UP_SECONDS = 600.0
 """After so long without a word it is killed: a disk that hangs may only ever answer another process."""
 RETRY_SECONDS = 30.0
@@ -61,6 +59,7 @@ class ReadingLink:
         self._turns = turns
         self._stdin = stdin
         self._process: subprocess.Popen[bytes] | None = None
+        self._whereabouts: Whereabouts | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._unsaid: list[Message] = []
@@ -124,14 +123,31 @@ class ReadingLink:
         silent = time.monotonic() - self._heard
         if silent < SILENT_SECONDS:
             return 0.0
-        # Where not even that ends it, another try would only leave one more behind.
-        if silent > GIVE_UP_SECONDS and not self._killed and not self._dying:
-            self._killed = True
-            log.warning("the process that reads journals is killed: it has said nothing for %.0f s", silent)
-            self._process.kill()
-            # One that hangs in the kernel does not end: its end of the socket must not be waited for.
-            self._disconnect()
+        at = self._whereabouts.number if self._whereabouts is not None else 0
+        if silent > GIVE_UP_SECONDS or (at and at not in self._listeners):
+            self.give_up()
         return silent
+
+    def hangs_with(self) -> Listener | None:
+        """Whose log the process hangs at; None while it does not hang, or that is not known."""
+        if not self.silence() or self._whereabouts is None:
+            return None
+        return self._listeners.get(self._whereabouts.number)
+
+    def give_up(self) -> bool:
+        """Kill the process, so that another one goes on; False if one of before hangs in the kernel still.
+
+        Where not even that ends it, another try would only leave one more behind.
+        """
+        if self._process is None or self._killed or self._dying:
+            return False
+        self._killed = True
+        silent = time.monotonic() - self._heard
+        log.warning("the process that reads journals is killed: it has said nothing for %.0f s", silent)
+        self._process.kill()
+        # One that hangs in the kernel does not end: its end of the socket must not be waited for.
+        self._disconnect()
+        return True
 
     @property
     def pid(self) -> int | None:
@@ -157,14 +173,8 @@ class ReadingLink:
     def _start(self) -> bool:
         ours, theirs = socket.socketpair()
         try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    # -P: the folder that the daemon was started in is nobody's library.
-                    [sys.executable, "-P", "-m", "kvexporter.reading", str(theirs.fileno())],
-                    pass_fds=(theirs.fileno(),),
-                    stdin=None if self._stdin else subprocess.DEVNULL,
-                    env=_environment(),
-                )
+            with theirs, Whereabouts.shared() as self._whereabouts:
+                self._process = start_process(theirs, self._whereabouts, stdin=self._stdin)
         except OSError as error:
             ours.close()
             log.error("the process that reads journals cannot be started: %s", error)
@@ -181,7 +191,7 @@ class ReadingLink:
         loop = asyncio.get_running_loop()
         try:
             self._transport, _ = await loop.create_connection(
-                lambda: _Stream(self._queue_messages, self._ended), sock=sock
+                lambda: MessageStream(self._queue_messages, self._ended), sock=sock
             )
         except asyncio.CancelledError:
             sock.close()
@@ -266,7 +276,7 @@ class ReadingLink:
         if time.monotonic() - self._began >= LONG_LIFE_SECONDS:
             self._wait = 0.0
         self._back_off()
-        reason = f"the process that reads journals {_end(status)}"
+        reason = f"the process that reads journals {how_it_ended(status)}"
         log.warning("%s; another one goes on in %.0f s", reason, self._wait)
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
@@ -275,50 +285,3 @@ class ReadingLink:
     def _back_off(self) -> None:
         self._wait = min(max(FIRST_WAIT_SECONDS, 2 * self._wait), LAST_WAIT_SECONDS)
         self._not_before = time.monotonic() + self._wait
-
-
-class _Stream(asyncio.Protocol):
-    """The socket on the loop."""
-
-    def __init__(self, took: Callable[[list[Message]], None], ended: Callable[[], None]) -> None:
-        self._frames = Frames()
-        self._took = took
-        self._ended = ended
-        self._transport: asyncio.Transport | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Take what the process says."""
-        try:
-            messages = list(self._frames.feed(data))
-        except DamagedError as error:
-            log.error("the process that reads journals said something damaged: %s", error)
-            if self._transport is not None:
-                self._transport.abort()
-            return
-        if messages:
-            self._took(messages)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, to end it."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The process has ended, or its end was closed."""
-        self._ended()
-
-
-def _environment() -> dict[str, str]:
-    """The child's: it is this very program, wherever that is, and nobody that systemd should hear of."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")}
-    program = str(Path(kvexporter.__file__).parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (program, environment.get("PYTHONPATH"))))
-    return environment
-
-
-def _end(status: int | None) -> str:
-    if status is None:
-        return "closed its end"
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended with status {status}"

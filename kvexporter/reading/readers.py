@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kvexporter.sources.journal import DrainResult, Handler, JournalReader, Seek
-from kvexporter.sources.journal_chunk import Wanted
+from kvexporter.llama.log import parse_lines
+from kvexporter.sources.drain import DrainResult, Handler, Seek
 from kvexporter.sources.journal_position import JournalStart
 from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
-from kvexporter.sources.log_stdin import StdinReader
-from kvexporter.sources.log_tail import LogTail
 
 
 class LogReader(Protocol):
@@ -24,17 +22,24 @@ class LogReader(Protocol):
 
     def fileno(self) -> int: ...
 
+    def announces(self) -> bool: ...
+
     def stale_check(self) -> bool: ...
 
     def close(self) -> None: ...
 
 
-def log_reader(
-    selection: Selection, wanted: Wanted, *, own_pid: int | None, writers_from: Callable[[], float]
-) -> LogReader:
-    """A reader of the selection. Only a journal's entries tell who wrote them."""
+def log_reader(selection: Selection, *, own_pid: int | None, writers_from: Callable[[], float]) -> LogReader:
+    """A reader of what llama-server says in the selection. Only a journal's entries tell who wrote them."""
+    # A process reads one kind, and begins the sooner for not loading the others.
     if isinstance(selection, LogFileSelection):
-        return LogTail(selection, wanted)
+        from kvexporter.sources.log_tail import LogTail
+
+        return LogTail(selection, parse_lines)
     if isinstance(selection, StdinSelection):
-        return StdinReader(wanted)
-    return JournalReader(selection, wanted, own_pid=own_pid, writers_from=writers_from)
+        from kvexporter.sources.log_stdin import StdinReader
+
+        return StdinReader(parse_lines)
+    from kvexporter.sources.journal import JournalReader
+
+    return JournalReader(selection, parse_lines, own_pid=own_pid, writers_from=writers_from)

@@ -32,7 +32,8 @@ from kvexporter.sources.log_health import look_into_file
 from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
 from kvexporter.sources.model_file import ModelFiles
 from kvexporter.starts import StartRecord, decode_start
-from kvexporter.store import StoreError, read_gaps, read_starts
+from kvexporter.store_file import StoreError
+from kvexporter.store_reading import read_gaps, read_starts
 from kvexporter.targets import Target, plan_targets
 
 __all__ = ["Finding", "exit_status", "format_findings", "gather"]

@@ -12,10 +12,10 @@ from kvexporter.diagnosing.reading import LogInput, Progress, read_stories
 from kvexporter.pool_geometry import Geometry
 from kvexporter.reports.advice import request_size_facts
 from kvexporter.request_sizes import size_facts
-from kvexporter.server import ServerMemory
+from kvexporter.server_memory import ServerMemory
 from kvexporter.sizing import RequestSizeFacts
 from kvexporter.snapshot import Incident
-from kvexporter.store import read_kept
+from kvexporter.store_reading import read_kept
 
 _memories = msgspec.json.Decoder(dict[str, ServerMemory])
 _incident = msgspec.json.Decoder(Incident)

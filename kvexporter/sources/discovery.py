@@ -27,6 +27,8 @@ _LOOKS = 2
 MAX_PROCESSES = 500
 """Looked at; many more than are watched. Anybody can start processes of that name."""
 SECRET_OPTIONS = frozenset({"--api-key", "--hf-token", "-hft"})
+_MANY_NEW = 64
+"""Numbers given to new processes and threads between two looks, above which each is not looked at by itself."""
 HIDDEN = "1"
 """What stands for a secret value: that there is one is all that matters."""
 
@@ -40,6 +42,27 @@ class Discovery:
         """Process that was no llama-server → how often it was looked at."""
         self._servers: dict[int, FoundProcess] = {}
         """As they were read last."""
+        self._newest: tuple[int | None, int | None] = (None, None)
+        """The kernel's last number for a new process or thread at the last look, and at the one before it."""
+
+    def news(self) -> bool:
+        """Whether there may be something to find since the last look, in some reads that cannot hang.
+
+        True when a process was started, when one may still become a llama-server or is still to tell its ports, and
+        when that cannot be seen. A process that has ended is no news; nor is one that becomes a llama-server (exec)
+        long after its start.
+        """
+        newest = _newest(self._proc)
+        (last, before), self._newest = self._newest, (newest, self._newest[0])
+        if newest is None or last is None or before is None or not before <= last <= newest <= before + _MANY_NEW:
+            return True
+        if any(looked < _LOOKS for looked in self._looks.values()):
+            return True
+        if any(not server.listen_ports and server.environment_readable for server in self._servers.values()):
+            return True
+        # From the look before on: a number is given out a moment before its process can be seen.
+        new = range(before + 1, newest + 1)
+        return any(n not in self._looks and n not in self._servers and _is_process(self._proc, n) for n in new)
 
     def find(self, *, thorough: bool = True) -> list[FoundProcess]:
         """As `discover`; if it need not be `thorough`, what was looked at before is taken to be as it was.
@@ -47,21 +70,22 @@ class Discovery:
         A process that was no llama-server may yet become one (exec), and what is new is a shell that is about to, most
         likely: that is looked at twice at least.
         """
-        if thorough:
-            self._looks, self._servers = {}, {}
+        newest = _newest(self._proc)
+        if newest != self._newest[0]:
+            self._newest = (newest, self._newest[0])
         present = _pids(self._proc)
         looks, self._looks = self._looks, {}
-        servers, self._servers = self._servers, {}
+        servers, self._servers = {} if thorough else self._servers, {}
         for pid in present:
             looked = looks.get(pid, 0)
-            if looked >= _LOOKS or len(self._servers) >= MAX_PROCESSES:
+            if (looked >= _LOOKS and not thorough) or len(self._servers) >= MAX_PROCESSES:
                 self._looks[pid] = looked
                 continue
             process = self._same(servers.get(pid)) or _look_at(self._proc, pid)
             if process is not None:
                 self._servers[pid] = process
             else:
-                self._looks[pid] = _LOOKS if thorough else looked + 1
+                self._looks[pid] = looked + 1
         return sorted(self._servers.values(), key=lambda process: (process.start_time, process.pid))
 
     def _same(self, process: FoundProcess | None) -> FoundProcess | None:
@@ -134,6 +158,22 @@ def hidden_processes(proc: str = "/proc") -> str | None:
 def _pids(proc: str) -> list[int]:
     with os.scandir(proc) as entries:  # lists processes only, not their threads
         return [int(entry.name) for entry in entries if entry.name.isascii() and entry.name.isdigit()]
+
+
+def _newest(proc: str) -> int | None:
+    """The last number that the kernel gave to a process or thread here; None where that cannot be told."""
+    try:
+        if os.readlink(f"{proc}/self") != str(os.getpid()):  # noqa: PTH115 - a path object costs more than the call
+            return None  # it shows the processes of another namespace, and the number is of ours
+        return int(_read(f"{proc}/loadavg", 256).split()[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_process(proc: str, number: int) -> bool:
+    """Whether the number is that of a process that is there, and not of one of its threads."""
+    found = re.search(rb"^Tgid:\s*(\d+)$", _read(f"{proc}/{number}/status", 4096), re.MULTILINE)
+    return found is not None and int(found[1]) == number
 
 
 def _look_at(proc: str, pid: int) -> FoundProcess | None:

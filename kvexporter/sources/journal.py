@@ -10,31 +10,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
-from kvexporter.facts import JournalEntry
 from kvexporter.sources.cgroup_path import own_unit
-from kvexporter.sources.journal_chunk import CHUNK_ENTRIES, DAMAGED, ChunkReader, Wanted, always
+from kvexporter.sources.drain import WAITING, DrainResult, Handler, Seek
+from kvexporter.sources.journal_chunk import CHUNK_ENTRIES, DAMAGED, Chunk, ChunkReader, Wanted, always
 from kvexporter.sources.journal_folders import in_both_places, listing
 from kvexporter.sources.journal_library import JournalUnavailableError, LowLevelReader, open_journal
-from kvexporter.sources.journal_mark import Mark, Place, Progress, parse_mark, place
-from kvexporter.sources.journal_position import (
-    JournalStart,
-    current_run_start,
-    nothing_lost,
-    seek_after,
-    seek_beyond,
-)
+from kvexporter.sources.journal_mark import Progress, parse_mark
+from kvexporter.sources.journal_opened import IterationError, MovingError, OpenedJournal
+from kvexporter.sources.journal_position import JournalStart, current_run_start, nothing_lost
 from kvexporter.sources.journal_selection import JournalSelection
-from kvexporter.sources.split_lines import SplitLines
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
-WAITING = "waiting before the next attempt"
-"""A failure that goes on: why was said before."""
 SILENCE_SECONDS = 5.0
 """How long a reader must have been silent before a changed folder makes it suspect."""
 
@@ -43,40 +33,7 @@ NOTICE_SECONDS = 30.0
 MOVING_SECONDS = 30.0
 """How long to wait for the journal's move from /run to /var, which takes a second."""
 
-_INVALIDATE = 2  # SD_JOURNAL_INVALIDATE: files have come or gone
 _BOTH = (True, True)
-
-Handler = Callable[[JournalEntry], object]
-Seek = Literal["invocation", "head"]
-"""Where to start without a cursor: at the start of the unit's current invocation, or at the oldest entry."""
-
-
-@dataclass(slots=True)
-class DrainResult:
-    """What one drain read."""
-
-    read: int = 0
-    """Entries read, of any kind."""
-    wanted: int = 0
-    """Entries of the server handed on because their message was wanted."""
-    unit_events: int = 0
-    """Entries of systemd or journald about the unit, handed on."""
-    malformed: int = 0
-    """Entries without a readable message."""
-    continued: int = 0
-    """Entries handed on that are later pieces of a split line."""
-    newest: float | None = None
-    """When the last entry read was received, unix seconds; None when nothing was read."""
-    more: bool = False
-    """The budget ended before the entries did: call again soon."""
-    complete: bool = False
-    """Nothing was left to read."""
-    reopened: bool = False
-    """The journal was opened anew, so `fileno()` is another descriptor."""
-    gap: bool = False
-    """Entries may have been lost: passed over because they are damaged, or vacuumed before they were read."""
-    failure: str | None = None
-    """Why reading cannot go on now; later drains try again, at growing intervals."""
 
 
 class JournalReader:
@@ -106,13 +63,9 @@ class JournalReader:
         self._writers_from = always if may_be_own else writers_from
         self._open_journal = opener
         self._clock = clock
-        self._reader: LowLevelReader | None = None
-        self._chunks: ChunkReader | None = None
+        self._journal: OpenedJournal | None = None
         self._started = False
-        self._begin: str | None = None
         self._progress = Progress()
-        self._last: Place | None = None
-        """Of the entry read last, or of its copy after a move."""
         self._listing: tuple[tuple[str, int], ...] = ()
         self._known: tuple[tuple[str, int], ...] = ()
         self._places = (False, False)
@@ -135,7 +88,6 @@ class JournalReader:
         """
         self.close()
         self._started, self._failures = False, 0
-        self._begin = None
         self._progress = Progress()
         self._copies_stay = False
         refused = False
@@ -146,85 +98,59 @@ class JournalReader:
                 log.warning("the stored position in the journal of %s is unusable: reading starts anew", self.selection)
                 refused = True
         if self._progress.mark is not None:
-            start = self._open_at(self._progress.mark)
+            start = self._open_at_mark()
         else:
-            self._begin = current_run_start(self.selection) if seek == "invocation" else None
-            self._attach()
-            self._go_back(None)
-            start = JournalStart("head" if self._begin is None else "invocation", position_refused=refused)
+            begin = self._progress.begin = current_run_start(self.selection) if seek == "invocation" else None
+            self._attach().go_back()
+            start = JournalStart("head" if begin is None else "invocation", position_refused=refused)
         self._started = True
         return start
 
-    def _open_at(self, mark: Mark) -> JournalStart:
-        """Open after a mark that an earlier reader left."""
-        reader, chunks = self._attach()
+    def _open_at_mark(self) -> JournalStart:
+        """Open after the mark that an earlier reader left."""
+        journal = self._attach()
         try:
-            there = self._go_back(mark)
+            there = journal.go_back()
         except DAMAGED as damage:
             log.warning("journal of %s: damaged where reading is to go on (%s)", self.selection, damage)
             try:
-                chunks.on_unread = seek_beyond(reader, mark)
+                journal.go_beyond()
             except DAMAGED as error:
                 self.close()
                 raise JournalUnavailableError(f"the journal is damaged from here on: {error}") from error
-            self._progress.leap()
             return JournalStart("gap")
-        return JournalStart("position" if there or nothing_lost(self.selection, mark) else "gap")
+        return JournalStart("position" if there or self._nothing_lost() else "gap")
 
     def close(self) -> None:
         """Close the journal, if open."""
-        if self._reader is not None:
-            reader, self._reader, self._chunks = self._reader, None, None
-            reader.close()
+        if self._journal is not None:
+            journal, self._journal = self._journal, None
+            journal.close()
 
-    def _attach(self) -> tuple[LowLevelReader, ChunkReader]:
+    def _attach(self) -> OpenedJournal:
         self._listing = self._known = listing(self.selection)  # before opening: what changes in between is noticed
         self._places = in_both_places(self._listing)
         self._moving_since = None
-        self._reader = self._open_journal(self.selection)
-        self._chunks = ChunkReader(self._reader, self.selection.about, self._wanted, self._own_pid, self._writers_from)
+        reader = self._open_journal(self.selection)
+        chunks = ChunkReader(reader, self.selection.about, self._wanted, self._own_pid, self._writers_from)
+        self._journal = OpenedJournal(reader, chunks, self._progress)
         self._last_read = self._noticed_at = self._clock()
-        return self._reader, self._chunks
+        return self._journal
 
-    def _attached(self) -> tuple[LowLevelReader, ChunkReader]:
-        if self._reader is None or self._chunks is None:
+    def _attached(self) -> OpenedJournal:
+        if self._journal is None:
             raise JournalUnavailableError("the journal is not open")
-        return self._reader, self._chunks
-
-    def _go_back(self, mark: Mark | None) -> bool:
-        """Position after the mark's entry, or where reading began if None; False when that entry is gone.
-
-        OSError or ValueError when libsystemd cannot.
-        """
-        reader, chunks = self._attached()
-        chunks.on_unread = False
-        self._last = None
-        if mark is not None:
-            landing = seek_after(reader, mark)
-            chunks.on_unread = landing.on_unread
-            if landing.kind == "exact":
-                self._last = place(mark.cursor)
-                self._progress.resume()
-                if chunks.split is not None:
-                    chunks.split.continued(chunks.field)  # its line may be the one that goes on
-            elif landing.kind == "moved":
-                self._last = place(reader._get_cursor())
-                self._progress.repeat()
-            else:
-                self._progress.leap()
-            return landing.kind != "gone"
-        if self._begin is None:
-            reader.seek_head()
-            return True
-        reader.seek_cursor(self._begin)
-        chunks.on_unread = reader._next()
-        return chunks.on_unread and reader.test_cursor(self._begin)
+        return self._journal
 
     # ---- following -------------------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
         """Descriptor that becomes readable when the journal changes. JournalUnavailableError when it is not open."""
-        return self._attached()[0].fileno()
+        return self._attached().fileno()
+
+    def announces(self) -> bool:
+        """Whether that tells of every change. JournalUnavailableError when it is not open."""
+        return self._attached().announces()
 
     def position(self) -> str | None:
         """The last entry that was read and handed on: what to give to `open` next time. None before the first."""
@@ -264,7 +190,7 @@ class JournalReader:
     def _may_read(self, result: DrainResult) -> bool:
         """Whether there is a reader to read with; opens it anew when it is time to."""
         now = self._clock()
-        if self._reader is None:
+        if self._journal is None:
             if now < self._retry_at:
                 result.failure = WAITING
                 return False
@@ -298,62 +224,31 @@ class JournalReader:
         return self._reopen(result)
 
     def _process(self) -> bool:
-        """Have libsystemd look at the files, and make the descriptor unreadable again. True when some came or went."""
+        """Have libsystemd look at the files. True when some came or went."""
         try:
-            return self._reader is not None and self._reader.process() == _INVALIDATE
+            return self._journal is not None and self._journal.process()
         except DAMAGED as error:
             log.debug("journal of %s: process: %s", self.selection, error)
             return False
 
     def _read_on(self, result: DrainResult, handler: Handler) -> bool:
         """Read and hand on a chunk, recovering from what goes wrong. True when there may be more."""
+        twice = self._places == _BOTH
+        # One by one where each entry's place matters.
+        limit = 1 if twice or self._failures else CHUNK_ENTRIES
         try:
-            return self._hand_on_chunk(result, handler)
-        except _MovingError:
+            chunk = self._attached().read(limit, twice=twice, copies_stay=self._copies_stay)
+        except MovingError:
             log.info("journal of %s: it is being moved from /run to /var: waiting for the end of that", self.selection)
             self._moving_since = self._clock()
             return False
-        except _IterationError as error:
+        except IterationError as error:
             return self._recover(str(error), result)
+        self._hand_on(chunk, result, handler)
+        return not chunk.ended if chunk.error is None else self._recover(chunk.error, result)
 
-    def stale_check(self) -> bool:
-        """Open the journal anew when its folder has changed while the reader stayed silent; True when that was done.
-
-        libsystemd does not see files in a folder that was deleted and made anew, nor folders that come later. To be
-        called every few seconds; after True `fileno()` is another descriptor.
-        """
-        if self._reader is None or self._clock() - self._last_read < SILENCE_SECONDS:
-            return False
-        if listing(self.selection) == self._listing:
-            return False
-        result = DrainResult()
-        reopened = self._reopen(result)
-        self._missed = result.gap
-        return reopened
-
-    def _hand_on_chunk(self, result: DrainResult, handler: Handler) -> bool:
-        """Read a chunk of entries and hand them on. True when there may be more."""
-        reader, chunks = self._attached()
-        # One by one where each entry's place matters.
-        limit = 1 if self._places == _BOTH or self._failures else CHUNK_ENTRIES
-        chunk = chunks.read(limit)
-        if chunks.split is None and chunk.entries and (flags := chunks.split_flags()):
-            # Some line was split, maybe one of ours: read the chunk again, now looking at every entry's flags.
-            chunks.split = SplitLines(flags)
-            try:
-                self._go_back(self._progress.mark)
-            except DAMAGED as error:
-                raise _IterationError(str(error)) from error
-            chunk = chunks.read(limit)
+    def _hand_on(self, chunk: Chunk, result: DrainResult, handler: Handler) -> None:
         if chunk.read:
-            try:
-                cursor = reader._get_cursor()
-            except DAMAGED as error:
-                # Handed on without a place they would be handed on again.
-                raise _IterationError(f"the position cannot be told: {error}") from error
-            if self._places == _BOTH and self._is_copy(cursor):
-                return True
-            self._progress.advance(cursor, chunk.entries, chunk.newest)
             result.read += chunk.read
             result.malformed += chunk.malformed
             result.newest = chunk.newest or result.newest
@@ -366,22 +261,21 @@ class JournalReader:
                 result.wanted += 1
             else:
                 result.unit_events += 1
-        if chunk.error is not None:
-            raise _IterationError(chunk.error)
-        return not chunk.ended
 
-    def _is_copy(self, cursor: str) -> bool:
-        """Whether the entry is a copy that stays, so to be passed over. _MovingError when it may be one that moves."""
-        try:
-            here = place(cursor)
-        except ValueError:
+    def stale_check(self) -> bool:
+        """Open the journal anew when its folder has changed while the reader stayed silent; True when that was done.
+
+        libsystemd does not see files in a folder that was deleted and made anew, nor folders that come later. To be
+        called every few seconds; after True `fileno()` is another descriptor.
+        """
+        if self._journal is None or self._clock() - self._last_read < SILENCE_SECONDS:
             return False
-        if self._last is not None and here.comes_again(self._last):
-            if not self._copies_stay:
-                raise _MovingError
-            return True
-        self._last = here
-        return False
+        if listing(self.selection) == self._listing:
+            return False
+        result = DrainResult()
+        reopened = self._reopen(result)
+        self._missed = result.gap
+        return reopened
 
     # ---- recovery --------------------------------------------------------------------------------------------------
 
@@ -398,12 +292,11 @@ class JournalReader:
         """Open anew after the last entry read; with `skip`, beyond what is damaged there. False when that fails."""
         self.close()
         try:
-            reader, chunks = self._attach()
+            journal = self._attach()
             if skip and self._progress.mark is not None:
-                chunks.on_unread = seek_beyond(reader, self._progress.mark)
-                self._progress.leap()
+                journal.go_beyond()
                 result.gap = True
-            elif not self._go_back(self._progress.mark):
+            elif not journal.go_back():
                 result.gap |= not self._nothing_lost()
         except (JournalUnavailableError, *DAMAGED) as error:
             self._failures += 1
@@ -417,19 +310,11 @@ class JournalReader:
         if self._progress.mark is not None:
             return nothing_lost(self.selection, self._progress.mark)
         # Nothing was read yet: the run's first entry has moved, so look for it anew.
-        self._begin = current_run_start(self.selection)
-        return self._go_back(None)
+        self._progress.begin = current_run_start(self.selection)
+        return self._attached().go_back()
 
     def _give_up_for_now(self, why: str, result: DrainResult) -> None:
         self.close()
         wait = min(FIRST_RETRY_SECONDS * 2.0 ** min(self._failures - 1, 10), LAST_RETRY_SECONDS)
         self._retry_at = self._clock() + wait
         result.failure = why
-
-
-class _MovingError(Exception):
-    """The journal is being moved: what was read before comes again."""
-
-
-class _IterationError(Exception):
-    """libsystemd cannot go to the next entry."""

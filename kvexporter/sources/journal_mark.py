@@ -91,6 +91,10 @@ class Progress:
         """`mark`: where an earlier reader stopped."""
         self.mark = mark
         """None: nothing has been read yet."""
+        self.begin: str | None = None
+        """Cursor of the entry at which reading begins while there is no mark; None: at the oldest."""
+        self.last: Place | None = None
+        """Of the entry read last, or of its copy after a move; None: not known."""
         self._run: tuple[float | None, int] = (None, 0)
         """A time, and the entries of interest read with just this time at the end of what was read."""
         self._again = 0

@@ -85,7 +85,7 @@ class SpanReader:
     @property
     def has_split_lines(self) -> bool:
         """Some line in these files was split, whoever's: then what an entry is can depend on the one before."""
-        return bool(self._chunks(lambda _: None).split_flags())
+        return bool(self._chunks(lambda messages: [None for _ in messages]).split_flags())
 
     @property
     def size(self) -> int:

@@ -28,12 +28,12 @@ from kvexporter.sources.http_connection import (
 )
 from kvexporter.sources.http_failures import explain_failure
 
-__all__ = ["BODY_BOUND", "DEADLINES", "ApiAnswer", "ApiTarget", "LlamaApi", "local_url", "unix_socket"]
+__all__ = ["BODY_BOUND", "DEADLINES", "KEPT_SECONDS", "ApiAnswer", "ApiTarget", "LlamaApi", "local_url", "unix_socket"]
 
 BODY_BOUND = 4 * 1024 * 1024
 """Bytes of a body that are read at most."""
 
-_IDLE_SECONDS = 4.0
+KEPT_SECONDS = 4.0
 """A connection is not used again after this; llama-server closes it after 5 s."""
 
 _TIMED_OUT = 408
@@ -102,6 +102,10 @@ class LlamaApi:
 
     async def aclose(self) -> None:
         """Close the connection that is kept."""
+        self.rest()
+
+    def rest(self) -> None:
+        """No question follows within `KEPT_SECONDS`: close the kept connection, before the server does and wakes us."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
@@ -179,7 +183,7 @@ class LlamaApi:
         kept, self._kept = self._kept, None
         if kept is None:
             return None
-        if kept.usable and context is self._context and time.monotonic() - kept.idle_since < _IDLE_SECONDS:
+        if kept.usable and context is self._context and time.monotonic() - kept.idle_since < KEPT_SECONDS:
             return kept
         kept.close()
         return None

@@ -15,10 +15,16 @@ _FIRST_BYTES = 1 << 16
 """What of a packed file is unpacked at first: of most, only the beginning is compared."""
 _BACK_BYTES = 1 << 18
 """What is kept of a packed file behind the place where it is unpacked; more than is read at once."""
+_STEP_BYTES = 1 << 22
+"""What is unpacked on the way to a place before others get their turn: some 15 ms of work."""
 
 
 class DamagedLogError(OSError):
     """A packed file cannot be unpacked from here on."""
+
+
+class StillUnpackingError(Exception):
+    """What was asked for is further on in a packed file: ask again, to come nearer."""
 
 
 class LogContent:
@@ -36,6 +42,8 @@ class LogContent:
             self._packed: gzip.GzipFile | None = None
             self._reached, self._last = 0, b""
             """How far it has been unpacked, and what came last."""
+            self._begins_like: LogMark | None = None
+            """Whose first bytes it has: to look at them again would mean to unpack all again."""
             if path.endswith(".gz"):
                 self._stream = os.fdopen(os.dup(self._descriptor), "rb")
                 self._packed = gzip.GzipFile(fileobj=self._stream, mode="rb")
@@ -68,7 +76,9 @@ class LogContent:
         return os.fstat(self._descriptor)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read up to `size` bytes, fewer only at the end. OSError when it cannot be read."""
+        """Read up to `size` bytes, fewer only at the end. OSError when it cannot be read, StillUnpackingError when the
+        place is far away in a packed file.
+        """
         parts = []
         while size > 0:
             part = self._read(offset, size)
@@ -91,7 +101,10 @@ class LogContent:
         if offset < self._reached - len(self._last):
             stream.seek(0)
             self._reached, self._last = 0, b""
+        pause = self._reached + _STEP_BYTES
         while self._reached < offset + size:
+            if pause <= self._reached < offset:
+                raise StillUnpackingError
             chunk = stream.read(_SCAN_BYTES if self._reached else max(_FIRST_BYTES, min(size, _SCAN_BYTES)))
             if not chunk:
                 break
@@ -125,13 +138,15 @@ class LogContent:
         return (None if self._packed is None else offset), None
 
     def holds(self, mark: LogMark) -> bool:
-        """Whether what comes before the mark is in it. OSError when it cannot be read."""
+        """Whether what comes before the mark is in it. The same errors as of `read`."""
         if not mark.head:
             return self.identity == mark.identity
         if not self.packed and self.status().st_size < mark.offset:
             return False
-        if digest(self.read(mark.start, mark.head)) != mark.head_hash:
-            return False
+        if self._begins_like != mark:
+            if digest(self.read(mark.start, mark.head)) != mark.head_hash:
+                return False
+            self._begins_like = mark
         return digest(self.read(mark.offset - mark.tail, mark.tail)) == mark.tail_hash
 
     def still_begins(self, mark: LogMark) -> bool:

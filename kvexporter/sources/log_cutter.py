@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvexporter.facts import JournalEntry
-from kvexporter.sources.journal import DrainResult, Handler
+from kvexporter.sources.drain import DrainResult, Handler
 from kvexporter.sources.journal_chunk import Wanted
 from kvexporter.sources.log_lines import MAX_LINE, LineForms
 
@@ -39,7 +39,7 @@ class LineCutter:
             if len(self.carried) + len(fresh) < MAX_LINE:
                 return 0
             line, self.carried, self.inside = self.carried + fresh, b"", True
-            self._line(line[:MAX_LINE], now, at, result, handler)
+            self._lines([line], now, at, result, handler)
             return len(fresh)
         lines = fresh[: end - 1].split(b"\n")
         if self.inside:
@@ -47,17 +47,26 @@ class LineCutter:
             del lines[0]
         elif self.carried:
             lines[0], self.carried = self.carried + lines[0], b""
-        for line in lines:
-            self._line(line[:MAX_LINE], now, at, result, handler)
+        self._lines(lines, now, at, result, handler)
         return end
 
-    def _line(self, raw: bytes, now: float, at: float, result: DrainResult, handler: Handler) -> None:
-        result.read += 1
-        text, stamp, continued = self._forms.take(raw.rstrip(b"\r"))
-        self.newest = min(now, max(self.newest, at) if stamp is None else stamp)
+    def _lines(self, lines: list[bytes], now: float, at: float, result: DrainResult, handler: Handler) -> None:
+        if not lines:
+            return
+        texts: list[bytes] = []
+        times: list[float] = []
+        pieces: list[bool] = []
+        for line in lines:
+            text, stamp, continued = self._forms.take(line[:MAX_LINE].rstrip(b"\r"))
+            self.newest = min(now, max(self.newest, at) if stamp is None else stamp)
+            texts.append(text)
+            times.append(self.newest)
+            pieces.append(continued)
+        result.read += len(lines)
         result.newest = self.newest
-        reading = self._wanted(text)
-        if reading:
-            result.wanted += 1
-            result.continued += continued
-            handler(JournalEntry(self.newest, b"", None, None, None, continued, reading))
+        for text, time, continued, reading in zip(texts, times, pieces, self._wanted(texts), strict=True):
+            if reading:
+                result.wanted += 1
+                result.continued += continued
+                said, told = (text, None) if reading is True else (b"", reading)
+                handler(JournalEntry(time, said, None, None, None, continued, told))

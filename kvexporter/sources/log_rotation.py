@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from kvexporter.sources.log_content import LogContent
+from kvexporter.sources.log_content import LogContent, StillUnpackingError
 from kvexporter.sources.log_family import Member, family
 from kvexporter.sources.log_mark import HEAD_BYTES, TAIL_BYTES, LogMark
 
@@ -27,12 +27,19 @@ class Found:
 
 
 class Search:
-    """Looks through the family of one path."""
+    """Looks through the family of one path. To look far into a packed file takes many steps: what meets one on its way
+    raises StillUnpackingError, and goes on there when it is called again.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._looks_into = _LooksInto()
         self._in_vain: tuple[LogMark, list[Member]] | None = None
         self._nothing_after: tuple[LogMark, list[Member]] | None = None
+
+    def close(self) -> None:
+        """Give up what has been begun."""
+        self._looks_into.over()
 
     def live(self) -> LogContent | None:
         """The live file; None if there is none. OSError when it cannot be read."""
@@ -51,6 +58,11 @@ class Search:
     def holder(self, mark: LogMark) -> Found:
         """Who has what was read up to the mark: the file itself, whatever it is called now, or a copy of it."""
         members = family(self._path)
+        found = self._holder(mark, members)
+        self._looks_into.over()
+        return found
+
+    def _holder(self, mark: LogMark, members: list[Member]) -> Found:
         live = members[-1] if members and members[-1].scheme is None else None
         if live is None and not members:
             return Found(wait=True, missing=True)
@@ -60,7 +72,7 @@ class Search:
             problems = []
             for member in near:
                 try:
-                    if (content := _holder(member, mark)) is not None:
+                    if (content := self._looks_into.holder(member, mark)) is not None:
                         emptied = any(other.identity == mark.identity != member.identity for other in members)
                         return Found(content, member.path, emptied)
                 except OSError as error:
@@ -98,7 +110,8 @@ class Search:
                 return None, False
         if at is None and self._nothing_after != (mark, members):
             # It was deleted, maybe because it was packed.
-            at = next((n for n, member in enumerate(members) if _holds(member, mark)), None)
+            at = next((n for n, member in enumerate(members) if self._looks_into.holds(member, mark)), None)
+            self._looks_into.over()
         if at is not None and members[at].scheme != "other":
             following = _first_open([member for member in members[at + 1 :] if member.size])
         elif self._nothing_after != (mark, members):
@@ -128,27 +141,68 @@ def _later(members: list[Member], modified: int) -> list[Member]:
     return [m for m in members if m.size and (m.scheme is None or (m.scheme != "other" and m.modified > modified))]
 
 
-def _holder(member: Member, mark: LogMark) -> LogContent | None:
-    """Open a file that has what was read up to the mark; None if it has not. OSError when it cannot be read."""
-    content = LogContent(member.path)
-    try:
-        if content.holds(mark):
-            return content
-    except BaseException:
-        content.close()
-        raise
-    content.close()
-    return None
+class _LooksInto:
+    """Looks into files for what was read up to a mark; one look through a family may take many calls."""
 
+    def __init__(self) -> None:
+        self._mark: LogMark | None = None
+        self._begun: LogContent | None = None
+        """Is being unpacked on the way to the mark."""
+        self._known: dict[Member, OSError | None] = {}
+        """Packed files in which it was not found, or why they cannot be read: to find that out may have taken long."""
 
-def _holds(member: Member, mark: LogMark) -> bool:
-    try:
-        content = _holder(member, mark)
-    except OSError:
-        return False
-    if content is not None:
+    def over(self) -> None:
+        """The look is over: the next one begins anew."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.close()
+        self._known.clear()
+
+    def holder(self, member: Member, mark: LogMark) -> LogContent | None:
+        """Open a file that has what was read up to the mark; None if it has not. OSError when it cannot be read."""
+        if self._mark != mark:
+            self.over()
+            self._mark = mark
+        if member in self._known:
+            problem = self._known[member]
+            if problem is not None:
+                raise problem.with_traceback(None)
+            return None
+        content = self._opened(member)
+        try:
+            if content.holds(mark):
+                return content
+        except StillUnpackingError:
+            if self._begun is not None:
+                self._begun.close()
+            self._begun = content
+            raise
+        except BaseException as error:
+            content.close()
+            if isinstance(error, OSError) and content.packed:
+                self._known[member] = error
+            raise
         content.close()
-    return content is not None
+        if content.packed:
+            self._known[member] = None
+        return None
+
+    def _opened(self, member: Member) -> LogContent:
+        begun = self._begun
+        if begun is None or begun.identity != member.identity:
+            return LogContent(member.path)
+        self._begun = None
+        return begun
+
+    def holds(self, member: Member, mark: LogMark) -> bool:
+        """Whether it has what was read up to the mark; not, if it cannot be read."""
+        try:
+            content = self.holder(member, mark)
+        except OSError:
+            return False
+        if content is not None:
+            content.close()
+        return content is not None
 
 
 def _first_open(members: list[Member]) -> LogContent | None:

@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Callable
 
-from kvexporter.sources.journal import DrainResult, Handler, Seek
+from kvexporter.sources.drain import DrainResult, Handler, Seek
 from kvexporter.sources.journal_chunk import Wanted
 from kvexporter.sources.journal_library import JournalUnavailableError
 from kvexporter.sources.journal_position import JournalStart
@@ -55,6 +55,10 @@ class StdinReader:
         if not self._opened or self._ended is not None:
             raise JournalUnavailableError("standard input is not read")
         return self._descriptor
+
+    def announces(self) -> bool:
+        """Always."""
+        return True
 
     def stale_check(self) -> bool:
         """Nothing to do."""

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from kvexporter.sources.journal import DrainResult, Handler, Seek
+from kvexporter.sources.drain import DrainResult, Handler, Seek
 from kvexporter.sources.journal_chunk import Wanted
 from kvexporter.sources.journal_library import JournalUnavailableError
 from kvexporter.sources.journal_position import JournalStart
 from kvexporter.sources.log_access import file_problem
-from kvexporter.sources.log_content import DamagedLogError, LogContent
+from kvexporter.sources.log_content import DamagedLogError, LogContent, StillUnpackingError
 from kvexporter.sources.log_cutter import LineCutter
 from kvexporter.sources.log_family import live_member
 from kvexporter.sources.log_lines import MAX_LINE
@@ -87,11 +87,16 @@ class LogTail:
     def close(self) -> None:
         """Close what is open."""
         self._opened = False
+        self._search.close()
         self._let_go()
 
     def fileno(self) -> int:
         """A file announces nothing: JournalUnavailableError."""
         raise JournalUnavailableError("a file does not announce what is written to it")
+
+    def announces(self) -> bool:
+        """Never."""
+        return False
 
     def stale_check(self) -> bool:
         """Nothing to do: each drain looks what has become of the file."""
@@ -132,7 +137,13 @@ class LogTail:
         return result
 
     def _step(self, result: DrainResult, handler: Handler) -> bool:
-        """Read a chunk, or find what to read; False when there is nothing more for now."""
+        """Read a chunk, or come nearer to what is to be read; False when there is nothing more for now."""
+        try:
+            return self._chunk(result, handler)
+        except StillUnpackingError:
+            return True
+
+    def _chunk(self, result: DrainResult, handler: Handler) -> bool:
         try:
             if self._content is None and not self._place(result):
                 return False

@@ -36,6 +36,8 @@ NOT_STARTED = b"be02cf6855d2428ba40df7e9d022f03d"
 RESTART_SCHEDULED = b"5eb03494b6584870a536b337290809b3"
 OUT_OF_MEMORY = b"fe6faa94e7774663a0da52717891d8ef"
 OOMD_KILL = b"d989611b15e44c9dbf31e3c81256e4ed"
+_RESTARTS = (b"restart", b"try-restart")
+"""Jobs that stop a unit to start it anew."""
 SUPPRESSED = b"a596d6fe7bfa4994828e72309e95d61e"
 
 
@@ -81,7 +83,8 @@ def unit_event(get: FieldGetter, unit: str | None) -> UnitEvent | None:
     if message_id == STOPPING:
         return UnitStopping()
     if message_id == STOPPED:
-        return UnitStopped()
+        job = get("JOB_TYPE")
+        return UnitStopped(None if job is None else job in _RESTARTS)
     if message_id == NOT_STARTED:
         # Any other reason has a message of its own, with the unit's result.
         return UnitNotStarted() if get("JOB_RESULT") == b"dependency" else None
@@ -135,6 +138,6 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _number(value: bytes | None) -> int | None:
-    if value is None or len(value) > 20 or not value.isdigit():
+    if value is None or len(value) > 12 or not value.isdigit():
         return None
     return int(value)

@@ -3,7 +3,7 @@
 What decides who may come in fails closed: while the file or the clients' authority cannot be used, nobody is answered.
 The server's own certificate is another matter: while a new one cannot be used (half of a renewal, a wrong owner), the
 old one stays. The files may be on a network's disk: they are looked at aside, and while that does not answer all stays
-as it was, since nobody can know whether it was changed.
+as it was, since nobody can know whether it was changed. Whoever asks then waits for a moment only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kvexporter.aside import Aside
 from kvexporter.config_reading import ConfigError
+from kvexporter.reading_at_start import reading
 from kvexporter.web.config_file import TlsServerConfig, WebConfig, load_web_config
 from kvexporter.web.tls import (
     Certificate,
@@ -35,7 +36,11 @@ FRESH_SECONDS = 2.0
 """A file changed less than this ago is read again at each look: it may change again within one tick of its clock."""
 
 LOOK_SECONDS = 2.0
-"""How long the files are waited for."""
+"""How long the files may take to be read, and to say whether they have changed before it is said that they do not."""
+
+PATIENCE = 0.2
+"""How long an answer waits for word whether the files have changed. A healthy disk says so in less than 1 ms; the rest
+is for a processor that is busy."""
 
 _Stamp = tuple[int, ...]
 
@@ -73,8 +78,12 @@ class LiveWebConfig:
         self._fresh = True
         self._error: str | None = None
         self._certificate_error: str | None = None
-        self._looking: Aside[None] = Aside("looking at the web configuration")
+        self._looking: Aside[bool] = Aside("looking at the web configuration")
+        self._reading: Aside[None] = Aside("reading the web configuration")
+        self._telling: asyncio.TimerHandle | None = None
+        """Says, in a moment, that the files do not answer."""
         self._hangs = False
+        """That was said."""
         self._now = self._read(None)
 
     @property
@@ -99,21 +108,40 @@ class LiveWebConfig:
         return tls is None or tls.client_allowed_sans is None or has_allowed_san(transport, tls.client_allowed_sans)
 
     async def look(self) -> None:
-        """Read the files again if one has changed. To be awaited before each decision."""
+        """Read the files again if one has changed. To be awaited before each decision.
+
+        Files that do not answer are waited for no longer than a moment; what is known to have changed is waited for.
+        """
         try:
-            await self._looking.call(self._look, LOOK_SECONDS)
+            changed = await self._looking.call(self._changed, PATIENCE)
         except TimeoutError:
-            if not self._hangs:
-                log.error("web configuration cannot be read: its disk or network does not answer; the last one stays")
-            self._hangs = True
+            if self._telling is None:
+                self._telling = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._tell)
             return
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if changed:
+            try:
+                await self._reading.call(self._read_anew, LOOK_SECONDS)
+            except TimeoutError:
+                self._tell()
+                return
         if self._hangs:
             log.info("web configuration can be read again")
         self._hangs = False
 
-    def _look(self) -> None:
-        if not self._fresh and all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
-            return
+    def _tell(self) -> None:
+        if not self._hangs and (self._looking.late or self._reading.late):
+            log.error("web configuration cannot be read: its disk or network does not answer; the last one stays")
+            self._hangs = True
+
+    def _changed(self) -> bool:
+        # All are looked at before anything is read: a disk that hangs is to be noticed here, where nobody waits long.
+        stamps = {path: _stamp(path) for path in self._stamps}
+        return self._fresh or stamps != self._stamps
+
+    def _read_anew(self) -> None:
         try:
             self._now = self._read(self._now)
         except ConfigError as error:
@@ -128,15 +156,21 @@ class LiveWebConfig:
 
     def _read(self, before: _InForce | None) -> _InForce:
         # The stamps come first: what changes during the reading is then read again.
-        stamps = {self._path: _stamp(self._path)}
+        stamps: dict[Path, _Stamp] = {}
         try:
+            self._note(self._path, stamps)
             config, warnings = load_web_config(self._path)
-            stamps |= {path: _stamp(path) for path in _files(config.tls)}
+            for path in _files(config.tls):
+                self._note(path, stamps)
             return self._made(config, warnings, before)
         finally:
             self._stamps = stamps
             now = self._clock()
             self._fresh = any(abs(now - stamp[0] / 1e9) < FRESH_SECONDS for stamp in stamps.values() if stamp)
+
+    def _note(self, path: Path, stamps: dict[Path, _Stamp]) -> None:
+        with reading(path):
+            stamps[path] = _stamp(path)
 
     def _made(self, config: WebConfig, warnings: tuple[str, ...], before: _InForce | None) -> _InForce:
         secured = context = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from kvexporter.config_reading import ConfigError
+from kvexporter.reading_at_start import reading
 from kvexporter.web.config_file import TlsServerConfig
 from kvexporter.web.config_values import (
     CIPHERS,
@@ -71,7 +72,7 @@ def _read(source: Pem, error: type[ConfigError]) -> bytes:
     if source.path is None:
         return source.text.encode()
     try:
-        with source.path.open("rb") as stream:
+        with reading(source.path), source.path.open("rb") as stream:
             data = stream.read(MAX_PEM_BYTES + 1)
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "not a path"

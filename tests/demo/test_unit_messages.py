@@ -35,7 +35,7 @@ def test_the_exporter_takes_them_for_what_they_are() -> None:
         UnitExited("exited", "1"),
         UnitFailed("exit-code"),
         UnitRestartScheduled(1),
-        UnitStopped(),
+        UnitStopped(restarting=True),
     ]
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvexporter.diagnosing.sieve import Asked, Sieve
+from kvexporter.diagnosing.sieve import Sieve
+from kvexporter.llama.access_log import Asked
 from tests.support.diagnosing import EXPECTED, recorded, sifted, story_of, without_times
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kvexporter.store import SCHEMA_VERSION
+from kvexporter.store_schema import SCHEMA_VERSION
 from tests.support.counted_log import Series, Writer, count, runs, wait_counted
 from tests.support.exporter import Exporter
 from tests.support.journal_files import LiveJournalFile

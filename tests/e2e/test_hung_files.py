@@ -8,25 +8,26 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
+import sqlite3
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
-from kvexporter.daemon import CONFIG_SECONDS, START_SECONDS
+from kvexporter.daemon import CONFIG_SECONDS
 from kvexporter.headers import READ_SECONDS
 from kvexporter.keeper import HANGING_SECONDS, OPEN_SECONDS
 from kvexporter.reading.link import SILENT_SECONDS
-from kvexporter.web.live_config import LOOK_SECONDS
 from tests.support.background import background_servers
-from tests.support.beside_hanging import COUNT, Scraping, config, line, wait_held, with_journal
+from tests.support.beside_hanging import COUNT, Scraping, config, line, notified, wait_held, with_journal
 from tests.support.exporter import Exporter
 from tests.support.hanging_disk import HangingDisk, hanging_disk
 from tests.support.http_servers import Request, answering, by_path
@@ -38,6 +39,7 @@ from tests.support.webhook_receiver import WebhookReceiver
 
 SLOTS = b'[{"id":0,"id_task":7,"n_ctx":4096,"is_processing":true,"n_prompt_tokens":1234,"next_token":{"n_decoded":5}}]'
 PROPS = b'{"default_generation_settings":{"n_ctx":4096},"total_slots":1,"build_info":"b11434-0","model_path":"m.gguf"}'
+WEB_HANGS = "web configuration cannot be read: its disk or network does not answer; the last one stays"
 GIVEN_UP = "bad: nothing is computed from its model's file"
 PATHS = {"/health": answering(), "/props": answering(PROPS), "/slots": answering(SLOTS)}
 
@@ -70,16 +72,6 @@ def starting(exporter: Exporter) -> Iterator[Exporter]:
         yield exporter
     finally:
         exporter.__exit__(None, None, None)
-
-
-@contextmanager
-def notified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """What systemd would hear of programs that are started."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-        notify.bind(str(folder / "notify"))
-        notify.settimeout(START_SECONDS + 30)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(folder / "notify"))
-        yield notify
 
 
 @contextmanager
@@ -189,20 +181,28 @@ def test_a_configuration_that_hangs_is_told_holds_up_nothing_and_can_be_read_whe
             wait_for("the configuration to be read", reloaded)
 
 
-def test_a_web_configuration_that_hangs_keeps_nobody_waiting_but_the_first(
+def test_a_web_configuration_that_hangs_keeps_nobody_waiting_and_is_told_once(
     disk: HangingDisk, good: LiveJournalFile
 ) -> None:
     file = disk.path / "web.yml"
     file.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
     with Exporter(config(with_journal(good)), "--web.config.file", str(file)) as exporter:
         exporter.wait_value(1, COUNT, server="good")
-        disk.hang()
-        exporter.scrape()
-        assert "web configuration cannot be read: its disk or network does not answer" in exporter.log()
-        with Scraping(exporter, good):
-            time.sleep(2 * LOOK_SECONDS + 3)
+        with Scraping(exporter, good) as scraping:
+            disk.hang()
+            wait_for("it to be told", lambda: WEB_HANGS in exporter.log())
+            scraped = len(scraping.seconds)
+            wait_for("scrapes to go on", lambda: len(scraping.seconds) > scraped + 50)
             disk.go_on()
             wait_for("it to be read again", lambda: "web configuration can be read again" in exporter.log())
+        assert exporter.log().count(WEB_HANGS) == 1
+        file.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}\n")
+        wait_for("the new one to be in force", lambda: frame_options(exporter) == "sameorigin")
+
+
+def frame_options(exporter: Exporter) -> str:
+    headers = httpx.get(f"{exporter.url}/metrics", timeout=10, trust_env=False).headers
+    return str(headers["X-Frame-Options"])
 
 
 def test_an_alert_receivers_password_that_hangs_is_told_holds_up_nothing_and_the_alert_comes_when_it_can(
@@ -276,37 +276,67 @@ def hanging(exporter: Exporter, what: str) -> bool:
     return any(what in text and "is the disk hanging?" in text for text in exporter.log().splitlines())
 
 
-def test_it_starts_while_the_disk_of_the_store_hangs_and_after_a_minute_counts_without_it(
-    disk: HangingDisk, good: LiveJournalFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_it_starts_while_the_disk_of_the_store_hangs_counts_without_it_after_a_minute_and_goes_on_in_it_when_it_answers(
+    disk: HangingDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = disk.path / "kvexporter.db"
-    with Exporter(config(with_journal(good)), "--storage.path", str(store)) as exporter:
-        exporter.wait_value(1, COUNT, server="good")
-        exporter.stop()
-        good.write(line(1))
-        disk.hang()
-        with notified(tmp_path, monkeypatch) as notify:
-            exporter.launch()
-            shown = exporter.wait_value(0, "kvexporter_collector_success", HANGING_SECONDS + 30, collector="store")
-            assert shown.value("kvexporter_store_errors_total") == 1
-            assert "it has not been opened yet: is the disk hanging?" in exporter.log()
-            message = notify.recv(4096)
-            assert message.startswith(b"READY=1\n")
-            assert b"not all of it has been read yet" in message
-        exporter.wait_value(2, COUNT, OPEN_SECONDS + 30, server="good")
-        with Scraping(exporter, good):
-            assert "nothing is kept over a restart" in exporter.log()
+    store, numbers = disk.path / "kvexporter.db", count()
+    with LiveJournalFile(tmp_path / "good", unit="good.service") as good:
+
+        def write(run: str) -> None:
+            good.write(line(next(numbers)), _SYSTEMD_INVOCATION_ID=run * 32)
+
+        write("a")
+        with Exporter(config(with_journal(good)), "--storage.path", str(store)) as exporter:
+            write("a")
+            exporter.wait_value(2, COUNT, server="good")
+            assert exporter.stop() == 0
+            for run in "abbb":  # the rest of one run of the server, and another one
+                write(run)
+            disk.hang()
+            with notified(tmp_path, monkeypatch) as notify:
+                exporter.launch()
+                shown = exporter.wait_value(0, "kvexporter_collector_success", HANGING_SECONDS + 30, collector="store")
+                assert shown.value("kvexporter_store_errors_total") == 1
+                assert "it has not been opened yet: is the disk hanging?" in exporter.log()
+                message = notify.recv(4096)
+                assert message.startswith(b"READY=1\n")
+                assert b"not all of it has been read yet" in message
+            # Of what was before nothing is known, so it is as at a first start: the server's current run.
+            exporter.wait_value(3, COUNT, OPEN_SECONDS + 30, server="good")
+            assert "nothing is kept over a restart until it can be used" in exporter.log()
+            write("b")
+            exporter.wait_value(4, COUNT, server="good")
+            # What was kept, and all that the journal has had since: each line once, and never some of them.
             disk.go_on()
-            wait_for("it to be told", lambda: "is kept again from the next start on" in exporter.log())
-            time.sleep(2.0)
-        counted = exporter.scrape().value(COUNT, server="good")
-        assert counted is not None
-        assert exporter.stop() == 0
-        # What was kept before and what the journal has had since: each line once.
-        exporter.launch()
-        exporter.wait_ready()
-        exporter.wait_value(counted, COUNT, server="good")
-        exporter.wait_value(1, "kvexporter_collector_success", collector="store")
+            seen: list[float | None] = []
+
+            def taken_up() -> bool:
+                shown = exporter.scrape()
+                seen.append(shown.value(COUNT, server="good"))
+                return shown.value("kvexporter_collector_success", collector="store") == 1 and seen[-1] is not None
+
+            wait_for("the store to be taken up", taken_up, 60, interval=0.01)
+            assert set(seen) <= {4, None, 7}
+            assert seen[-1] == 7
+            assert "counts go on from what it holds" in exporter.log()
+            write("b")
+            exporter.wait_value(8, COUNT, server="good")
+            wait_for("all to be written", lambda: request_numbers(store) == list(range(1, 9)))
+            exporter.kill()
+            write("b")
+            exporter.launch()
+            exporter.wait_ready()
+            shown = exporter.wait_value(9, COUNT, server="good")
+            assert shown.value("kvexporter_collector_success", collector="store") == 1
+            assert shown.value("kvexporter_journal_gaps_total") == 0
+            assert "Traceback" not in exporter.log()
+
+
+def request_numbers(store: Path) -> list[int]:
+    """Under which numbers the good server's requests are kept."""
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
+        rows = database.execute("SELECT number FROM request WHERE server = 'good' ORDER BY number").fetchall()
+    return [number for (number,) in rows]
 
 
 def test_it_starts_while_the_disk_of_a_key_and_of_a_password_hangs(disk: HangingDisk, good: LiveJournalFile) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kvexporter.journals import MOST_READERS
+from kvexporter.reading_links import MOST_READERS
 from tests.support.counted_log import Series, Writer, count, runs, series, wait_counted
 from tests.support.exporter import Exporter
 from tests.support.llama_server import RealLlamaServer

@@ -207,6 +207,12 @@ def test_lines_seen_in_the_field_are_read(line: str, event: Event | None) -> Non
     check(line, event)
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**70), 10**300])
+def test_a_number_beyond_belief_is_none(number: int) -> None:
+    line = b'{"level":"ERR","msg":"failed to decode the batch","i":%d,"n_batch":1,"ret":1}' % number
+    assert parse_line(line) == LogLine(ContextExceeded(None, cleared=False))
+
+
 def test_the_context_error_is_told_in_structured_lines_too() -> None:
     line = b'ERR [ send_error] task error | tid="1" timestamp=1 id_task=7 error="Context size has been exceeded."'
     assert parse_line(line) == LogLine(RequestFailed(7, "pool"), mentions_context_error=True)

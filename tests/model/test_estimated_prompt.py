@@ -84,7 +84,7 @@ def test_without_the_caches_size_there_is_none() -> None:
     story = LogStory()
     story.line("slot launch_slot_: id  1 | task 1 | processing task, is_child = 0")
     story.line(CHOSEN.format(0, "0.500", "0.800")).line(LAUNCH.format(0, 7))
-    assert story.server._pool.slots[0].estimated_prompt is None
+    assert story.server._parts.pool.slots[0].estimated_prompt is None
 
 
 @pytest.mark.parametrize(("similarity", "kept"), [("0.500", "0.009"), ("0.009", "0.500"), ("0.000", "0.000")])
@@ -162,7 +162,7 @@ def estimates(name: str) -> list[tuple[ev.SlotChosen, int, int]]:
         elif isinstance(event, ev.Released) and answer is not None:
             size = event.tokens - answer + 1
         if isinstance(event, ev.PromptStarted | ev.Released) and event.slot in chosen and event.slot not in told:
-            estimate = server._pool.slots[event.slot].estimated_prompt
+            estimate = server._parts.pool.slots[event.slot].estimated_prompt
             if estimate is not None and size is not None:
                 found.append((chosen[event.slot], estimate, size))
             told.add(event.slot)

@@ -73,7 +73,7 @@ def test_what_is_not_known_is_absent() -> None:
     assert told(quiet, TINY, options("-ctk", "turbo3")) == KvBytes()
     windowed = ModelShape("gemma3", layers=2, k_elements=128, v_elements=128, windowed_layers=10)
     assert told(quiet, windowed, options("-c", "4096")) == KvBytes(None, 512.0, "header")
-    assert kv_bytes(LogStory().server._shape.startup, TINY, options(), None) == KvBytes(None, 512.0, "header")
+    assert kv_bytes(LogStory().server._parts.shape.startup, TINY, options(), None) == KvBytes(None, 512.0, "header")
 
 
 def test_a_split_pools_bytes_are_of_all_its_buffers() -> None:

@@ -15,6 +15,7 @@ from kvexporter.facts import (
     UnitStopping,
 )
 from kvexporter.llama.exposition import UpstreamMetrics
+from kvexporter.llama.log import parse_line
 from kvexporter.rules.thresholds import DEFERRED_FOR, DOWN_FOR, LOADING_FOR
 from kvexporter.server import Server
 
@@ -73,6 +74,34 @@ def test_a_server_that_answers_after_a_stop_is_missed_again_when_it_is_gone() ->
     server.health_polled(600)
     server.process_seen(None, 700)
     assert holding(server, 700 + DOWN_FOR) == ["LlamaServerDown"]
+
+
+def test_a_server_that_works_or_runs_anew_after_a_stop_whose_end_was_lost_is_missed_when_it_is_gone() -> None:
+    """Its log and its process tell what systemd's lost words do not."""
+    logging, running = Server("s", unit="s.service"), Server("s", unit="s.service")
+    for server in logging, running:
+        server.unit_event(UnitStarted(), 0)
+        server.unit_event(UnitStopping(), 500)
+        assert server.stopped_on_request is True
+    line = parse_line(b"slot launch_slot_: id  0 | task 7 | processing task, is_child = 0")
+    assert line is not None
+    logging.line(line, 501)  # it ends what it does
+    assert logging.stopped_on_request is True
+    logging.line(line, 650)
+    running.process_seen(ProcessSample(77, 503.0, 0.0, 1), 504)
+    for server in logging, running:
+        server.process_seen(None, 700)
+        assert holding(server, 700 + DOWN_FOR) == ["LlamaServerDown"]
+
+
+def test_a_server_without_a_unit_that_cleans_up_before_its_end_is_missed() -> None:
+    """The real one prints that line, too, when its model cannot be loaded or its port is taken."""
+    server = Server("s")
+    server.health_polled(1)
+    line = parse_line(b"0.00.011.437 I srv    operator(): operator(): cleaning up before exit...")
+    assert line is not None
+    server.line(line, 100)
+    assert holding(server, 100 + DOWN_FOR) == ["LlamaServerDown"]
 
 
 def test_an_outage_goes_on_by_a_clock_that_was_set_back() -> None:

@@ -12,7 +12,7 @@ from kvexporter.log_demand import NEARLY_ALL, TOLD_BY, LogDemand
 from kvexporter.pool_geometry import Geometry
 from kvexporter.replay import replay
 from kvexporter.rules.thresholds import POOL_WARN
-from kvexporter.server import ServerMemory
+from kvexporter.server_memory import ServerMemory
 from kvexporter.snapshot import Incident
 from tests.support.model import STEP, LogStory
 from tests.support.paths import RECORDINGS

@@ -10,7 +10,8 @@ import pytest
 
 from kvexporter.llama.log import parse_line
 from kvexporter.llama.slots import SlotSample
-from kvexporter.server import Server, ServerMemory
+from kvexporter.server import Server
+from kvexporter.server_memory import ServerMemory
 from kvexporter.snapshot import ServerSnapshot
 from tests.support.paths import RECORDINGS
 
@@ -49,6 +50,28 @@ def cuts(lines: list[bytes]) -> list[int]:
         i for i, line in enumerate(lines) if b"exceeded" in line or b"memory slot" in line or b"purging" in line
     ]
     return sorted({*range(0, len(lines), max(1, len(lines) // 15)), *troubled[-40:], *(i + 1 for i in troubled[-10:])})
+
+
+def test_time_in_which_only_requests_are_logged_counts_after_a_restart_too() -> None:
+    lines = [
+        b"srv    load_model: initializing, n_slots = 4, n_ctx_slot = 4096, kv_unified = 'true'",
+        b"srv  llama_server: model loaded",
+        b"slot launch_slot_: id  0 | task 1 | processing task, is_child = 0",
+        b"slot print_timing: id  0 | task 1 | prompt processing, n_tokens =   2048, progress = 0.50, t =  11.40 s",
+    ]
+    whole = fresh()
+    feed(whole, lines, 0, len(lines))
+    again = restarted(whole)
+    asked = parse_line(b"srv  log_server_r: done request: GET /slots 127.0.0.1 200")
+    assert asked is not None
+    for server in (whole, again):
+        before = server.snapshot(0).fill_seconds
+        for second in range(60):
+            server.line(asked, 2000.0 + second)
+        after = server.snapshot(0).fill_seconds
+        assert after is not None
+        # The first of them tells that the time from here on is the exporter's own.
+        assert after.buckets[-1][1] - (0 if before is None else before.buckets[-1][1]) >= 59
 
 
 @pytest.mark.parametrize("name", NAMES)

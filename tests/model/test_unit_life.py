@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
 from kvexporter.facts import (
@@ -17,7 +19,7 @@ from kvexporter.facts import (
     UnitStopped,
     UnitStopping,
 )
-from kvexporter.unit_life import KEPT_RESTARTS, UnitLife
+from kvexporter.unit_life import KEPT_RESTARTS, LATE_SECONDS, LONGEST_STOP_SECONDS, UnitLife
 
 STARTED, STOPPING, STOPPED = UnitStarted(), UnitStopping(), UnitStopped()
 EXITED, FAILED, RESTART = UnitExited("exited", "1"), UnitFailed("exit-code"), UnitRestartScheduled(1)
@@ -42,6 +44,10 @@ def life(*events: UnitEvent) -> UnitLife:
         (STARTED, EXITED, FAILED, STOPPED),
         (STARTED, EXITED, FAILED, RESTART, STOPPED, STARTED, EXITED, FAILED, STOPPED),
         (STARTED, STOPPING, STOPPED, LinesSuppressed(3)),
+        # systemctl stop after its next start was scheduled, before it came.
+        (STARTED, EXITED, FAILED, RESTART, UnitStopped(restarting=False)),
+        # The word before it was lost.
+        (STARTED, STOPPED),
     ],
 )
 def test_a_stop_that_was_asked_for_is_one(events: tuple[UnitEvent, ...]) -> None:
@@ -63,6 +69,9 @@ def test_a_stop_that_was_asked_for_is_one(events: tuple[UnitEvent, ...]) -> None
         (STARTED, STOPPING, STOPPED, FAILED),
         (STARTED, STOPPING, STOPPED, UnitNotStarted()),
         (STARTED, STOPPING, STOPPED, UnitOutOfMemory()),
+        # The word of it was lost.
+        (STARTED, EXITED, FAILED, UnitStopped(restarting=True)),
+        (STARTED, STOPPING, STOPPED, UnitFailed("start-limit-hit")),
         # A start that never comes to its end: an image is pulled, a disk hangs.
         (STARTED, STOPPING, STOPPED, UnitStarting()),
         (STARTED, EXITED, FAILED, RESTART, STOPPED, UnitStarting()),
@@ -72,6 +81,70 @@ def test_a_stop_that_was_asked_for_is_one(events: tuple[UnitEvent, ...]) -> None
 )
 def test_a_crash_a_kill_and_a_failed_start_are_none(events: tuple[UnitEvent, ...]) -> None:
     assert life(*events).stopped_on_request is False
+
+
+CRASHED = (EXITED, FAILED)
+CRASHES = [CRASHED, (UnitOutOfMemory(), UnitExited("killed", "SIGKILL"), UnitFailed("oom-kill"))]
+
+
+def some_of(events: tuple[UnitEvent, ...]) -> list[tuple[UnitEvent, ...]]:
+    """With any of them lost."""
+    return [some for count in range(len(events) + 1) for some in combinations(events, count)]
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("restart", [UnitStopped(restarting=False), UnitStopped(restarting=True), STOPPED])
+def test_a_crash_after_a_stop_is_one_whichever_words_between_them_were_lost(
+    restart: UnitStopped, crash: tuple[UnitEvent, ...]
+) -> None:
+    for told in some_of((STOPPING, restart, UnitStarting(), STARTED)):
+        unit = life(STARTED, *told)
+        for event in crash:
+            unit.observe(event, LONGEST_STOP_SECONDS + 10)
+        assert unit.stopped_on_request is False, told
+
+
+def test_a_crash_loop_after_a_stop_is_one_whichever_words_before_it_were_lost() -> None:
+    """However soon after the stop: what is stopped on request is not started anew by systemd itself."""
+    for told in some_of((STOPPING, STOPPED, UnitStarting(), STARTED, EXITED, FAILED)):
+        assert life(STARTED, *told, RESTART, STOPPED).stopped_on_request is False, told
+
+
+def test_a_stop_is_one_whichever_words_of_it_but_the_last_were_lost() -> None:
+    killed = UnitExited("killed", "SIGKILL"), UnitFailed("timeout")
+    for told in some_of((STARTED, STOPPING, *killed)):
+        assert life(*told, UnitStopped(restarting=False)).stopped_on_request is True, told
+    for told in some_of((STARTED, *CRASHED, RESTART, UnitStopped(restarting=True), STOPPING, *killed)):
+        assert life(*told, UnitStopped(restarting=False)).stopped_on_request is True, told
+
+
+def test_a_stop_is_over_once_the_server_works_longer_than_any_stop_takes() -> None:
+    ending, stopped = life(STARTED, STOPPING), life(STARTED, STOPPING, STOPPED)
+    ending.works(1 + LONGEST_STOP_SECONDS)
+    stopped.works(2 + LATE_SECONDS)  # a line of before that was stored late
+    assert (ending.stopped_on_request, stopped.stopped_on_request) == (True, True)
+    ending.works(1.1 + LONGEST_STOP_SECONDS)
+    stopped.works(2.1 + LATE_SECONDS)
+    assert (ending.stopped_on_request, stopped.stopped_on_request) == (False, False)
+    # It was only given longer than others to end.
+    ending.observe(UnitStopped(restarting=False), 600)
+    assert ending.stopped_on_request
+
+
+def test_a_stop_is_over_once_another_process_runs() -> None:
+    for unit in life(STARTED, STOPPING), life(STARTED, STOPPING, STOPPED):
+        unit.process_started(-50.0)  # the one that is being stopped
+        assert unit.stopped_on_request
+        unit.process_started(10.0)
+        assert not unit.stopped_on_request
+
+
+def test_a_stop_told_under_a_clock_that_was_set_back_is_over_as_soon_as_any_other() -> None:
+    unit = life(STARTED)
+    unit.observe(STOPPING, 90_000.0)
+    unit.clock_set_back(10.0)
+    unit.works(20.0 + LONGEST_STOP_SECONDS)
+    assert not unit.stopped_on_request
 
 
 def test_nothing_is_known_before_systemd_has_said_something() -> None:

@@ -8,17 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kvexporter.config import (
-    Config,
-    GeometryConfig,
-    JournalConfig,
-    JournalDefaults,
-    LogConfig,
-    ServerConfig,
-    TlsConfig,
-    load_config,
-)
+from kvexporter.config import Config, load_config
 from kvexporter.config_alerting import AlertingConfig, AlertmanagerConfig, BasicAuthConfig, WebhookConfig
+from kvexporter.config_journal import JournalConfig, JournalDefaults
+from kvexporter.config_log import LogConfig
+from kvexporter.config_server import GeometryConfig, ServerConfig
+from kvexporter.config_tls import TlsConfig
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "packaging" / "kvexporter.yml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -54,6 +53,7 @@ def test_every_line_of_a_recording_arrives_as_it_was_read(log: Path) -> None:
         UnitExited("killed", "KILL"),
         UnitFailed("oom-kill"),
         UnitStopped(),
+        UnitStopped(restarting=True),
         UnitRestartScheduled(None),
         UnitRestartScheduled(24),
         UnitOutOfMemory(),
@@ -77,6 +77,17 @@ def test_a_piece_of_a_split_line_says_only_whether_it_names_the_error() -> None:
     assert sent(Batch(pieces)).entries == pieces
 
 
+def test_an_entry_that_cannot_be_sent_is_malformed_and_the_others_arrive() -> None:
+    huge = JournalEntry(1.0, reading=ev.LogLine(ev.BatchRetried(2**64, 1)))
+    good = JournalEntry(2.0, reading=ev.LogLine(ev.AllSlotsIdle()))
+    batch = sent(Batch([huge, good, JournalEntry(3.0, unit_event=LinesSuppressed(2**70))], malformed=1))
+    assert (batch.entries, batch.malformed) == ([good], 3)
+
+
+def test_a_failure_that_names_a_file_that_is_not_utf8_arrives() -> None:
+    assert sent(Batch(failure="no such file: '/x/\udcff.log'")).failure == "no such file: '/x/\\udcff.log'"
+
+
 def test_how_reading_goes_arrives_too() -> None:
     batch = Batch([], 3, 1, 2.5, "s=1;i=2", 9.0, 0.004, True, "no permission")
-    assert dataclasses.astuple(sent(batch)) == dataclasses.astuple(batch)
+    assert sent(batch) == batch

@@ -44,7 +44,7 @@ class Following:
 
     @property
     def tokens(self) -> list[int]:
-        return [found.reading.event.tokens for found in self.entries]  # type: ignore[attr-defined]
+        return [found.reading.event.tokens for found in self.entries]  # type: ignore[union-attr]
 
     async def until(self, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(50):
@@ -251,5 +251,35 @@ def test_on_a_disk_from_which_nobody_can_be_freed_another_one_is_tried_once_and_
                 file.write(f"{released(2)}\n")
             await one.until(lambda: one.tokens == [1, 2])
             assert one.follower.gaps == 0
+
+        following(LogFileSelection(str(log)), test)
+
+
+def test_one_that_hangs_at_a_log_that_nobody_wants_any_more_is_ended_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "SILENT_SECONDS", 2.0)  # with a pace of 0.1 s it says a word every 0.4 s
+    with hanging_disk(tmp_path) as disk:
+        hanging, log = disk.path / "log", tmp_path / "log"
+        hanging.write_text(f"{released(1)}\n")
+        log.write_text(f"{released(2)}\n")
+
+        async def test(one: Following) -> None:
+            one.link.pace(0.1)
+            other = JournalFollower(LogFileSelection(str(hanging)), one.link, one.entries.append)
+            other.start_after(None, 0, head=True)
+            other.poke()
+            await one.until(lambda: sorted(one.tokens) == [1, 2])
+            disk.hang()
+            await one.until(lambda: one.link.hangs_with() is other)
+            other.close()
+            with log.open("a") as file:
+                file.write(f"{released(3)}\n")
+
+            def counted() -> bool:
+                one.link.silence()
+                return one.tokens[2:] == [3]
+
+            await one.until(counted)
 
         following(LogFileSelection(str(log)), test)

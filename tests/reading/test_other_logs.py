@@ -37,7 +37,7 @@ class Following:
 
     @property
     def tokens(self) -> list[int]:
-        return [found.reading.event.tokens for found in self.entries]  # type: ignore[attr-defined]
+        return [found.reading.event.tokens for found in self.entries]  # type: ignore[union-attr]
 
     def kill(self) -> None:
         assert self.link.pid is not None

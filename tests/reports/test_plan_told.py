@@ -17,7 +17,8 @@ from kvexporter.pool_geometry import Geometry
 from kvexporter.reports.plan_told import from_log, from_stores
 from kvexporter.server import Server
 from kvexporter.snapshot import Incident
-from kvexporter.store import Batch, Store, StoreError
+from kvexporter.store import Batch, Store
+from kvexporter.store_file import StoreError
 from tests.support.journal_files import LiveJournalFile
 from tests.support.paths import RECORDINGS
 

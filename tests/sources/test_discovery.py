@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -35,7 +36,7 @@ def test_between_thorough_looks_only_new_processes_are_looked_at(tree: ProcTree)
     shell, new = (tree.add(pid, "bash", "start.sh", comm="bash", executable="/bin/bash") for pid in (70, 71))
     new.rename(tree.folder / "not-yet")
     search = Discovery(tree.path)
-    assert search.find() == []
+    assert search.find() == search.find(thorough=False) == []
     (tree.folder / "not-yet").rename(new)
     become_server(shell)
     assert search.find(thorough=False) == []
@@ -52,6 +53,98 @@ def test_between_thorough_looks_a_listening_server_is_the_same_until_it_ends(tre
     (process / "cmdline").write_bytes(b"llama-server\0--port\x008081\0")
     (again,) = search.find(thorough=False)
     assert again.arguments == ("llama-server", "--port", "8081")  # where it listens is awaited
+
+
+def counted(tree: ProcTree, newest: int) -> None:
+    """The kernel's last number for a process or thread; the tree shows the processes of this namespace."""
+    (tree.folder / "loadavg").write_text(f"0.00 0.01 0.05 1/300 {newest}\n")
+    own = tree.folder / "self"
+    if not own.is_symlink():
+        own.rmdir()
+        own.symlink_to(str(os.getpid()))
+
+
+def quiet(tree: ProcTree) -> Discovery:
+    """After looks that have found all there is: process 70, and 71 that is no server."""
+    tree.add(70, "llama-server", comm="llama-server", environment=None)
+    tree.add(71, "bash", "start.sh", comm="bash", executable="/bin/bash")
+    counted(tree, 71)
+    search = Discovery(tree.path)
+    assert search.news()  # nothing was looked at yet
+    for _ in range(3):
+        search.find(thorough=False)
+        news = search.news()
+    assert not news
+    assert not search.news()
+    return search
+
+
+def test_a_started_process_is_news_until_it_was_looked_at_twice(tree: ProcTree) -> None:
+    search = quiet(tree)
+    tree.add(72, "bash", comm="bash", status="Name:\tbash\nTgid:\t72\nPid:\t72\n")
+    counted(tree, 72)
+    for _ in range(2):
+        assert search.news()
+        search.find(thorough=False)
+    assert not search.news()
+
+
+def test_threads_and_processes_that_have_ended_are_no_news(tree: ProcTree) -> None:
+    search = quiet(tree)
+    tree.add(72, "llama-server", comm="llama-server", status="Name:\tllama-server\nTgid:\t70\nPid:\t72\n")
+    counted(tree, 75)
+    assert not search.news()
+
+
+def test_a_process_that_was_seen_by_its_number_alone_is_news_at_the_next_look(tree: ProcTree) -> None:
+    """A number is given out a moment before its process can be read."""
+    search = quiet(tree)
+    counted(tree, 72)
+    assert not search.news()
+    tree.add(72, "llama-server", comm="llama-server", status="Name:\tllama-server\nTgid:\t72\nPid:\t72\n")
+    assert search.news()
+    assert [found.pid for found in search.find(thorough=False)] == [70, 72]
+
+
+@pytest.mark.parametrize("newest", [70, 5, 30_000])
+def test_numbers_that_began_anew_and_very_many_new_ones_are_news(tree: ProcTree, newest: int) -> None:
+    search = quiet(tree)
+    counted(tree, newest)
+    assert search.news()
+
+
+def test_a_proc_that_does_not_tell_its_newest_number_or_is_another_namespaces_always_has_news(tree: ProcTree) -> None:
+    search = quiet(tree)
+    (tree.folder / "self").unlink()
+    (tree.folder / "self").symlink_to("1")
+    assert search.news()
+    (tree.folder / "loadavg").unlink()
+    assert search.news()
+
+
+def test_a_server_whose_ports_can_be_read_and_are_not_open_yet_is_news(tree: ProcTree) -> None:
+    search = quiet(tree)
+    (tree.folder / "70" / "environ").write_bytes(b"LLAMA_ARG_PORT=8081\0")
+    search.find()
+    assert search.news()
+
+
+def test_a_real_process_that_is_started_is_news() -> None:
+    search = Discovery()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        search.find()
+        search.find()
+        search.news()
+        newer = subprocess.Popen(["sleep", "60"])
+        try:
+            assert search.news()
+        finally:
+            newer.kill()
+            newer.wait()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_server_that_was_found_listening_is_read_anew_only_when_it_is_another_one() -> None:

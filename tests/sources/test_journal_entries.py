@@ -31,7 +31,7 @@ def collected(directory: Path, *, wanted: bytes = b"", selection: JournalSelecti
 
 def test_a_wanted_entry_comes_with_its_time_process_and_invocation(tmp_path: Path) -> None:
     journal_from_export(entry("hello", 1.5, _SYSTEMD_INVOCATION_ID="a" * 32), tmp_path)
-    assert collected(tmp_path).entries == [JournalEntry(START / 1e6 + 1.5, b"hello", 4242, "a" * 32, reading=True)]
+    assert collected(tmp_path).entries == [JournalEntry(START / 1e6 + 1.5, b"hello", 4242, "a" * 32)]
 
 
 def test_every_change_of_process_and_invocation_is_seen(tmp_path: Path) -> None:

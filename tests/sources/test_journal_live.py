@@ -303,7 +303,7 @@ from kvexporter.sources.journal import JournalReader
 from kvexporter.sources.journal_health import journal_health
 from kvexporter.sources.journal_selection import JournalSelection
 selection = JournalSelection(unit="llama-server", directory={str(journald.directory)!r})
-reader = JournalReader(selection, lambda message: True)
+reader = JournalReader(selection, lambda messages: [True] * len(messages))
 reader.open()
 print(reader.drain(1.0, print))
 print(*journal_health(selection).problems)

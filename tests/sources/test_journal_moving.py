@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from kvexporter.sources import journal, journal_folders
-from kvexporter.sources.journal import MOVING_SECONDS, DrainResult, JournalReader
+from kvexporter.sources.drain import DrainResult
+from kvexporter.sources.journal import MOVING_SECONDS, JournalReader
 from kvexporter.sources.journal_selection import JournalSelection
 from tests.support.collected_journal import CollectedJournal
+from tests.support.each import each
 from tests.support.journal_entries import entry
 from tests.support.journal_files import LiveJournalFile
 from tests.support.paths import wait_for
@@ -37,7 +39,7 @@ class Host:
     def renew(self) -> None:
         """Another exporter."""
         selection = JournalSelection(unit="llama-server", directory=str(self.directory))
-        self.journal.reader = JournalReader(selection, lambda message: message, clock=lambda: self.now)
+        self.journal.reader = JournalReader(selection, each(lambda message: True), clock=lambda: self.now)
 
     def write(self, place: LiveJournalFile, *entries: bytes) -> None:
         place.write_export(b"".join(entries))

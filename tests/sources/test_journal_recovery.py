@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kvexporter.facts import JournalEntry
-from kvexporter.sources.journal import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, DrainResult, JournalReader
+from kvexporter.sources.drain import DrainResult
+from kvexporter.sources.journal import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, JournalReader
 from kvexporter.sources.journal_library import LowLevelReader, open_journal
 from kvexporter.sources.journal_selection import JournalSelection
+from tests.support.each import each
 from tests.support.journal_entries import entry
 from tests.support.journal_files import journal_from_export
 
@@ -58,7 +60,7 @@ class Followed:
             return FailingReader(open_journal(selection), fails)
 
         selection = JournalSelection(unit="llama-server", directory=str(directory))
-        self.reader = JournalReader(selection, lambda _: True, opener=opener, clock=self.clock)
+        self.reader = JournalReader(selection, each(lambda _: True), opener=opener, clock=self.clock)
 
     def drain(self) -> DrainResult:
         result = self.reader.drain(1.0, self.entries.append)

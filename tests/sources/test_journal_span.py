@@ -8,6 +8,7 @@ from typing import Any, cast
 from kvexporter.sources.journal_library import LowLevelReader, open_journal
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.journal_span import Span, SpanReader
+from tests.support.each import each
 from tests.support.journal_entries import START, entry
 from tests.support.journal_files import journal_from_export
 
@@ -41,7 +42,7 @@ def messages(folder: Path, span: Span, damage: tuple[float, float] | None = None
         return real if damage is None else cast("LowLevelReader", Damaged(real, *damage))
 
     with SpanReader(selection, opener) as reader:
-        chunks = list(reader.read(span, lambda message: message))
+        chunks = list(reader.read(span, each(lambda message: True)))
     return [each.message for chunk in chunks for each in chunk.entries], any(chunk.gap for chunk in chunks)
 
 

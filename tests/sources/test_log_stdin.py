@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from kvexporter.facts import JournalEntry
-from kvexporter.sources.journal import DrainResult
+from kvexporter.sources.drain import DrainResult
 from kvexporter.sources.journal_library import JournalUnavailableError
 from kvexporter.sources.log_lines import MAX_LINE
 from kvexporter.sources.log_stdin import EMPTY, ENDED, StdinReader
+from tests.support.each import each
 
 
 class Piped:
@@ -20,15 +21,15 @@ class Piped:
     def __init__(self) -> None:
         self.source, self.sink = os.pipe()
         self.entries: list[JournalEntry] = []
-        self.reader = StdinReader(lambda text: text or True, self.source, clock=lambda: 1000.0)
+        self.reader = StdinReader(each(lambda text: True), self.source, clock=lambda: 1000.0)
         self.reader.open()
 
     def read(self) -> DrainResult:
         return self.reader.drain(10.0, self.entries.append)
 
     @property
-    def lines(self) -> list[object]:
-        return [entry.reading for entry in self.entries]
+    def lines(self) -> list[bytes]:
+        return [entry.message for entry in self.entries]
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_nothing_piped_in_is_said(piped: Piped) -> None:
 def test_going_on_after_another_reader_is_a_gap(piped: Piped) -> None:
     os.write(piped.sink, b"a\n")
     piped.read()
-    again = StdinReader(lambda _: True, piped.source)
+    again = StdinReader(each(lambda _: True), piped.source)
     assert again.open(piped.reader.position()).kind == "gap"
     os.close(piped.sink)
 
@@ -84,4 +85,4 @@ def test_a_closed_descriptor_is_said() -> None:
     os.close(sink)
     os.close(source)
     with pytest.raises(JournalUnavailableError, match="standard input is closed"):
-        StdinReader(lambda _: True, source).open()
+        StdinReader(each(lambda _: True), source).open()

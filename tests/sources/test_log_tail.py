@@ -89,6 +89,15 @@ def test_of_a_line_that_is_too_long_the_beginning_is_read_and_nothing_else(log: 
     assert reader.gaps == 0
 
 
+def test_the_end_of_a_line_that_is_too_long_has_no_time_of_its_own(log: LogFile) -> None:
+    reader = Reader(log.path)
+    log.write_bytes(b"x" * (MAX_LINE + 1))
+    reader.read()
+    reader.restart()
+    log.write_bytes(b"the end\n")
+    assert (reader.read().newest, reader.last.read) == (None, 0)
+
+
 def test_a_hole_left_by_emptying_is_no_line_however_large(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "llama.log", append=False)
     log.write_bytes(b"line 0\n" + b"y" * 300_000 + b"\n")
@@ -365,4 +374,71 @@ def test_lines_behind_a_packed_hole_of_many_steps_are_read(tmp_path: Path) -> No
     reader.restart()
     reader.read()
     assert (reader.numbers, reader.gaps) == ([0, 1, 2], 0)
+    log.close()
+
+
+FILLING = (b"x" * 8191 + b"\n") * 3072
+"""24 MiB."""
+
+
+def far_into_a_packed_file(tmp_path: Path, read: int) -> tuple[LogFile, Reader]:
+    """A log of which so many bytes had been read when it was rotated and packed, and its reader stopped."""
+    log = LogFile(tmp_path / "llama.log")
+    log.write_bytes(FILLING)
+    log.write(2)
+    reader = Reader(log.path)
+    while sum(len(line) + 1 for line in reader.lines) < read:
+        reader.read(budget=0.0)
+    reader.tail.close()
+    log.pack(log.rename())
+    log.reopen()
+    log.write(2)
+    return log, reader
+
+
+def steps_to(reader: Reader, lines: int) -> int:
+    """How many small steps it takes to read so many lines more."""
+    before, steps = len(reader.lines), 0
+    while len(reader.lines) < before + lines:
+        assert reader.read(budget=0.0).failure is None
+        assert reader.last.more, "others get their turn, and then it goes on at once"
+        steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("read", [len(FILLING) // 2, len(FILLING) + 7], ids=["in its middle", "at its end"])
+def test_a_place_far_into_a_packed_file_is_reached_in_small_steps(tmp_path: Path, read: int) -> None:
+    log, reader = far_into_a_packed_file(tmp_path, read)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    reader.restart()
+    assert steps_to(reader, 1) >= read // (5 << 20), "no step unpacked more than 5 MiB"
+    reader.read()
+    assert (len(reader.lines), reader.numbers[-4:], reader.gaps) == (3072 + 4, [0, 1, 2, 3], 0)
+    reader.tail.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    log.close()
+
+
+def test_a_place_far_into_a_packed_file_is_found_beside_newer_ones_that_begin_like_it(tmp_path: Path) -> None:
+    """One is damaged after a long while, one goes on otherwise: neither is unpacked once more at each step."""
+    log, reader = far_into_a_packed_file(tmp_path, len(FILLING) + 7)
+    whole = (tmp_path / "llama.log.1.gz").rename(tmp_path / "llama.log.3.gz").read_bytes()
+    (tmp_path / "llama.log.2.gz").write_bytes(gzip.compress(b"line 7\n" + FILLING))
+    (tmp_path / "llama.log.1.gz").write_bytes(gzip.compress(FILLING + b"line 8\nline 9\n")[: len(whole) * 3 // 4])
+    (tmp_path / "llama.log-20261130.gz").write_bytes(gzip.compress(FILLING + b"line 8\nline 9\n"))
+    reader.restart()
+    before = len(reader.lines)
+    assert steps_to(reader, 1) < 40
+    assert (reader.lines[before], reader.gaps) == (b"line 7", 0)
+    reader.tail.close()
+    log.close()
+
+
+def test_what_was_begun_of_a_packed_file_is_closed(tmp_path: Path) -> None:
+    log, reader = far_into_a_packed_file(tmp_path, len(FILLING) + 7)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    reader.restart()
+    reader.read(budget=0.0)
+    reader.tail.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
     log.close()

@@ -7,13 +7,16 @@ import signal
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
+import pytest
 
+from kvexporter.daemon import START_SECONDS
 from tests.support.exporter import Exporter
 from tests.support.hanging_disk import HangingDisk
 from tests.support.journal_files import LiveJournalFile
@@ -40,6 +43,16 @@ def with_journal(journal: LiveJournalFile) -> dict[str, Any]:
 def config(*servers: dict[str, Any]) -> dict[str, Any]:
     """A configuration with these servers alone."""
     return {"discovery": False, "servers": list(servers)}
+
+
+@contextmanager
+def notified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """What systemd would hear of programs that are started."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(folder / "notify"))
+        notify.settimeout(START_SECONDS + 30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(folder / "notify"))
+        yield notify
 
 
 class Scraping:

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvexporter.facts import JournalEntry, UnitEvent
-from kvexporter.sources.journal import DrainResult, JournalReader
+from kvexporter.sources.drain import DrainResult
+from kvexporter.sources.journal import JournalReader
 from kvexporter.sources.journal_position import JournalStart
 from kvexporter.sources.journal_selection import JournalSelection
+from tests.support.each import each
 from tests.support.paths import wait_for
 
 UNIT = "llama-server.service"
@@ -34,7 +36,7 @@ class CollectedJournal:
     ) -> None:
         if selection is None:
             selection = JournalSelection(unit=UNIT, directory=str(directory))
-        self.reader = JournalReader(selection, wanted, own_pid=own_pid)
+        self.reader = JournalReader(selection, each(wanted), own_pid=own_pid)
         self.entries: list[JournalEntry] = []
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []

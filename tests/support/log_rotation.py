@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 
 from kvexporter.facts import JournalEntry
-from kvexporter.sources.journal import DrainResult
+from kvexporter.sources.drain import DrainResult
 from kvexporter.sources.log_selection import LogFileSelection
 from kvexporter.sources.log_tail import LogTail
+from tests.support.each import each
 
 
 class LogFile:
@@ -107,11 +108,11 @@ class Reader:
         self.tail = self._start(position)
 
     def _start(self, position: str | None) -> LogTail:
-        def keep(text: bytes) -> object:
+        def keep(text: bytes) -> bool:
             self._texts.append(text)
             return True
 
-        tail = LogTail(LogFileSelection(str(self.path)), keep)
+        tail = LogTail(LogFileSelection(str(self.path)), each(keep))
         tail.open(position)
         return tail
 

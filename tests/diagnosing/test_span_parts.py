@@ -1,11 +1,11 @@
-"""Entries come out of a parcel as they went in."""
+"""What one process finds in its part of a journal comes to another one as it was found."""
 
 from __future__ import annotations
 
 import pytest
 
-from kvexporter.diagnosing.parcel import pack, unpack
-from kvexporter.diagnosing.sieve import Asked, Sieve
+from kvexporter.diagnosing.sieve import Sieve
+from kvexporter.diagnosing.spans import Part, pack, unpack
 from kvexporter.facts import (
     JournalEntry,
     LinesSuppressed,
@@ -20,8 +20,14 @@ from kvexporter.facts import (
     UnitStopped,
     UnitStopping,
 )
+from kvexporter.llama.access_log import Asked
 from kvexporter.llama.events import LogLine
 from tests.support.diagnosing import EXPECTED, recorded
+
+
+def came(entries: list[JournalEntry]) -> list[JournalEntry]:
+    part, _, _ = unpack(pack(Part(entries), None, None))
+    return part.entries
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -32,7 +38,8 @@ def test_what_lines_say_comes_through(name: str) -> None:
         for number, line in enumerate(recorded(name))
         if (reading := sieve(line)) is not None
     ]
-    assert unpack(pack(entries, 1.5, None, True)) == (entries, (1.5, None, True))
+    part = Part(entries, 1.5, 3, gap=True, sifted=True)
+    assert unpack(pack(part, "begins", None)) == (part, "begins", None)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,7 @@ def test_what_lines_say_comes_through(name: str) -> None:
 )  # fmt: skip
 def test_what_systemd_says_comes_through(event: UnitEvent) -> None:
     entries = [JournalEntry(5.0, b"", unit_event=event)]
-    assert unpack(pack(entries)) == (entries, ())
+    assert came(entries) == entries
 
 
 @pytest.mark.parametrize(
@@ -57,4 +64,4 @@ def test_what_systemd_says_comes_through(event: UnitEvent) -> None:
     ],
 )
 def test_requests_and_pieces_of_lines_come_through(entry: JournalEntry) -> None:
-    assert unpack(pack([entry])) == ([entry], ())
+    assert came([entry]) == [entry]

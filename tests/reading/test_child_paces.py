@@ -1,0 +1,118 @@
+"""How often the reading process tries a journal, and how soon after an announcement."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvexporter.llama.log import parse_lines
+from kvexporter.reading import child as child_module
+from kvexporter.reading.child import GATHER_SECONDS, UNANNOUNCED_SECONDS, ReadingProcess
+from kvexporter.reading.frames import frame
+from kvexporter.reading.whereabouts import Whereabouts
+from kvexporter.sources.journal import JournalReader
+from kvexporter.sources.journal_opened import OpenedJournal
+from kvexporter.sources.journal_selection import JournalSelection
+from kvexporter.sources.log_selection import Selection, StdinSelection, pack_selection
+from kvexporter.sources.log_stdin import StdinReader
+from tests.support.journal_entries import entry
+from tests.support.journal_files import LiveJournalFile, journal_from_export
+from tests.support.paths import wait_for
+
+LINE = "srv  update_slots: all slots are idle"
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture
+def whereabouts() -> Iterator[Whereabouts]:
+    with Whereabouts.shared() as shared:
+        yield shared
+
+
+def opened(sockets: tuple[socket.socket, socket.socket], at: Whereabouts, selection: Selection) -> ReadingProcess:
+    """A reading process that was told to read the selection every 30 s, and has read what there is."""
+    ours, theirs = sockets
+    ours.sendall(frame(("open", 1, pack_selection(selection), None, "head", 1, 0.0)) + frame(("pace", 30.0)))
+    process = ReadingProcess(theirs, at)
+    process._turn()
+    while process._unread:
+        process._turn()
+    return process
+
+
+def in_folder(folder: Path) -> JournalSelection:
+    return JournalSelection(unit="llama-server.service", directory=str(folder))
+
+
+@pytest.mark.parametrize(("announced", "longest"), [(True, 30.0), (False, UNANNOUNCED_SECONDS)])
+def test_a_journal_on_a_networks_disk_is_tried_more_often_than_an_idle_daemon_asks_for(
+    announced: bool,
+    longest: float,
+    sockets: tuple[socket.socket, socket.socket],
+    whereabouts: Whereabouts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal_from_export(entry(LINE, 1), tmp_path)
+    monkeypatch.setattr(OpenedJournal, "announces", lambda self: announced)
+    process = opened(sockets, whereabouts, in_folder(tmp_path))
+    assert process._longest() == longest
+    process._pace = 0.5
+    assert process._longest() == 0.5
+
+
+def test_a_local_folder_announces_all_changes(tmp_path: Path) -> None:
+    journal_from_export(entry(LINE, 1), tmp_path)
+    reader = JournalReader(in_folder(tmp_path), parse_lines, own_pid=None)
+    reader.open()
+    assert reader.announces() is True
+    reader.close()
+
+
+def test_a_journals_lines_are_gathered_for_a_moment(
+    sockets: tuple[socket.socket, socket.socket],
+    whereabouts: Whereabouts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with LiveJournalFile(tmp_path) as journal:
+        journal.write(LINE)
+        wait_for("the journal's file", lambda: list(tmp_path.glob("*.journal")))
+        process = opened(sockets, whereabouts, in_folder(tmp_path))
+        waits: list[float] = []
+        monkeypatch.setattr(time, "sleep", waits.append)
+        while not waits:
+            journal.write(LINE)
+            process._turn()
+        assert set(waits) == {GATHER_SECONDS}
+
+
+def test_whoever_pipes_a_log_never_waits(
+    sockets: tuple[socket.socket, socket.socket], whereabouts: Whereabouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, into = os.pipe()
+    monkeypatch.setattr(child_module, "log_reader", lambda selection, **options: StdinReader(parse_lines, out))
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    try:
+        os.write(into, f"{LINE}\n".encode())
+        process = opened(sockets, whereabouts, StdinSelection())
+        for _ in range(5):
+            os.write(into, f"{LINE}\n".encode())
+            process._turn()
+        assert process._journals[1].reader.position() is not None
+        assert waits == []
+    finally:
+        os.close(out)
+        os.close(into)
