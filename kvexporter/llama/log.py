@@ -103,6 +103,8 @@ _seen: dict[int, LogLine | None] = {}
 """What lines say that come over and over in the same words, by their hashes: above all that somebody polls, and what a
 server that starts again and again prints. No line is kept itself, as it may be a prompt's."""
 _NEW: Any = object()
+_LETTERS = b"\\"
+"""Above `[` and digits, which begin the lines of builds that print times, and a router's; below small letters."""
 
 
 def parse_line(raw: bytes) -> LogLine | None:
@@ -125,7 +127,7 @@ def parse_lines(raws: Sequence[bytes]) -> list[LogLine | None]:
     take = lines.append
     for raw in raws:
         # This runs for every line there is.
-        once = raw[:1] <= b"["  # with a time or a port before it no line comes twice
+        once = raw < _LETTERS  # with a time or a port before it no line comes twice
         if not once:
             line = _seen.get(hash(raw), _NEW)
             if line is not _NEW:

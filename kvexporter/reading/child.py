@@ -48,8 +48,10 @@ class _Journal:
     writers_from: float
     descriptor: int | None = None
     entries: list[JournalEntry] = field(default_factory=list)
-    told_complete: float = 0.0
-    """When the daemon was told last that all has been read (monotonic)."""
+    told_at: float = 0.0
+    """When the daemon was told last how far reading is (monotonic) …"""
+    told_complete: bool = False
+    """… and whether that all has been read."""
     announced: bool = True
     """Its descriptor tells when it changes."""
     gathers: bool = False
@@ -189,11 +191,13 @@ class ReadingProcess:
         entries, journal.entries = journal.entries, []
         now = time.monotonic()
         failure = journal.failure or WAITING if result.failure == WAITING else result.failure
-        news = result.read or result.gap or failure != journal.failure
+        # A slice may end with the last entry: the next one finds nothing, and that is news too.
+        complete = result.complete and not journal.told_complete
+        news = result.read or result.gap or complete or failure != journal.failure
         # A word now and then is also the sign that the disk still answers.
-        if not news and now - journal.told_complete < min(WORD_ROUNDS * self._pace, WORD_SECONDS):
+        if not news and now - journal.told_at < min(WORD_ROUNDS * self._pace, WORD_SECONDS):
             return
-        journal.failure, journal.told_complete = failure, now
+        journal.failure, journal.told_at, journal.told_complete = failure, now, result.complete
         batch = Batch(
             entries=entries,
             ignored=result.read - result.wanted - result.unit_events - result.malformed,

@@ -152,16 +152,20 @@ class ChunkReader:
         """The entries of interest. `known`: by their places, what is known of some besides their text and time."""
         entries: list[JournalEntry] = []
         take = entries.append
-        for number, (at, message, reading) in enumerate(zip(times, messages, self._wanted(messages), strict=True)):
-            entry = known.get(number) if known else None
-            if entry is not None and entry.unit_event is not None:
+        readings = self._wanted(messages)
+        if not known:  # as in a backlog, of which a million may come
+            for at, message, reading in zip(times, messages, readings, strict=True):
+                if reading is True:
+                    take(JournalEntry(at, message))
+                elif reading:
+                    take(JournalEntry(at, b"", None, None, None, False, reading))
+            return entries
+        for number, (at, message, reading) in enumerate(zip(times, messages, readings, strict=True)):
+            entry = known.get(number) or JournalEntry(at, message)
+            if entry.unit_event is not None or reading is True:
                 take(entry)
             elif reading:
-                text, told = (message, None) if reading is True else (b"", reading)
-                if entry is None:
-                    take(JournalEntry(at, text, None, None, None, False, told))
-                else:
-                    take(JournalEntry(at, text, entry.pid, entry.invocation, None, entry.continued, told))
+                take(JournalEntry(at, b"", entry.pid, entry.invocation, None, entry.continued, reading))
         return entries
 
     def split_flags(self) -> tuple[str, ...]:

@@ -118,12 +118,15 @@ def full_unit_name(name: str) -> str:
 
 
 def unit_groups(unit: str) -> tuple[MatchGroup, ...]:
-    """The unit's own lines, and what PID 1, root's services and systemd-coredump say about it (as `journalctl -u`)."""
+    """The unit's own lines, and what PID 1, root's services and systemd-coredump say about it (as `journalctl -u`).
+
+    The rarest field comes first: where a file has no such value, libsystemd looks at no other one at each step.
+    """
     groups: list[MatchGroup] = [
         (("_SYSTEMD_UNIT", unit),),
-        (("_PID", "1"), ("UNIT", unit)),
-        (("_UID", "0"), ("OBJECT_SYSTEMD_UNIT", unit)),
-        (("_UID", "0"), ("MESSAGE_ID", MESSAGE_ID_COREDUMP), ("COREDUMP_UNIT", unit)),
+        (("UNIT", unit), ("_PID", "1")),
+        (("OBJECT_SYSTEMD_UNIT", unit), ("_UID", "0")),
+        (("COREDUMP_UNIT", unit), ("_UID", "0"), ("MESSAGE_ID", MESSAGE_ID_COREDUMP)),
     ]
     if unit.endswith(".slice"):
         groups.append((("_SYSTEMD_SLICE", unit),))

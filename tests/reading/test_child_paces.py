@@ -12,10 +12,12 @@ import pytest
 
 from kvexporter.llama.log import parse_lines
 from kvexporter.reading import child as child_module
+from kvexporter.reading.batch import unpack
 from kvexporter.reading.child import GATHER_SECONDS, UNANNOUNCED_SECONDS, ReadingProcess
-from kvexporter.reading.frames import frame
+from kvexporter.reading.frames import Frames, frame
 from kvexporter.reading.whereabouts import Whereabouts
 from kvexporter.sources.journal import JournalReader
+from kvexporter.sources.journal_chunk import CHUNK_ENTRIES
 from kvexporter.sources.journal_opened import OpenedJournal
 from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.log_selection import Selection, StdinSelection, pack_selection
@@ -116,3 +118,17 @@ def test_whoever_pipes_a_log_never_waits(
     finally:
         os.close(out)
         os.close(into)
+
+
+def test_that_all_has_been_read_is_told_at_once_where_the_last_slice_ended_with_the_last_entry(
+    tmp_path: Path,
+    sockets: tuple[socket.socket, socket.socket],
+    whereabouts: Whereabouts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_module, "SLICE_SECONDS", 0.0)
+    journal_from_export(b"".join(entry(LINE, float(second)) for second in range(CHUNK_ENTRIES)), tmp_path)
+    opened(sockets, whereabouts, in_folder(tmp_path))
+    told = [unpack(message[2]) for message in Frames().feed(sockets[0].recv(1 << 20)) if message[0] == "batch"]
+    assert sum(len(batch.entries) for batch in told) == CHUNK_ENTRIES
+    assert [batch.complete_at is not None for batch in told] == [False, True]
