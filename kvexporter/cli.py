@@ -23,6 +23,7 @@ from kvexporter.commands.plan import plan
 from kvexporter.commands.replay import replay
 from kvexporter.commands.run import run
 from kvexporter.commands.verify import verify
+from kvexporter.signals_at_start import without_command
 
 _DEFAULT = "run"
 
@@ -31,7 +32,7 @@ class _Commands(click.Group):
     """A group whose command `run` need not be named, and whose help shows that command's options too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ("--help", "-h", "--version")):
+        if without_command(args):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -87,7 +88,7 @@ def _fail(message: str, status: int) -> int:
 
 
 def main() -> NoReturn:
-    """Entry point of the command `kvexporter`."""
+    """The command `kvexporter`, once its signals are seen to (`__main__`)."""
     _open_closed_streams()
     try:
         sys.exit(run_cli(sys.argv[1:]))

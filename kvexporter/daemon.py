@@ -13,6 +13,7 @@ from functools import partial
 from kvexporter import __version__
 from kvexporter.alerting.alerter import Alerter
 from kvexporter.aside import Aside
+from kvexporter.beginning_anew import ANEW_SECONDS, Decision, begin_anew, decide, heed_signals, hold_signals
 from kvexporter.bell import Bell
 from kvexporter.config import Config, ConfigError, config_of_one, load_config
 from kvexporter.config_alerting import AlertmanagerConfig, WebhookConfig
@@ -24,9 +25,10 @@ from kvexporter.keeper import Keeper
 from kvexporter.options import RunOptions
 from kvexporter.paces import until_next
 from kvexporter.reading_at_start import Ended, read_at_start
+from kvexporter.signals_at_start import take_hang_up
 from kvexporter.snapshot import CollectorStatus, ExporterSnapshot
 from kvexporter.sources.discovery import Discovery
-from kvexporter.sources.log_selection import Selection
+from kvexporter.sources.log_selection import Selection, StdinSelection
 from kvexporter.sources.service_manager import ServiceManager
 from kvexporter.targets import gone_targets, plan_targets
 from kvexporter.web.app import create_app
@@ -120,6 +122,10 @@ class Daemon:
         self._reload_successful: bool | None = None
         self._reload_time: float | None = None
         self._exit_status = 0
+        self._told_to_end = False
+        """By a signal."""
+        self._decided: Decision | None = None
+        """What was said last of a store that answered too late."""
         self._recalled = False
         """What was watched by an earlier exporter was looked up."""
         self._heard_at = -math.inf
@@ -137,8 +143,11 @@ class Daemon:
             log.error("%s", error)
             return 1
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._end)
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
+        heed_signals()
+        if take_hang_up():
+            self._reload_soon()
         self._keeper.start()
         self._alerter.configure(self._config.alerting)
         await self._discover()
@@ -166,8 +175,9 @@ class Daemon:
             )
         ]
         await self._stop.wait()
-        self._manager.stopping()
-        log.info("stopping")
+        if not self.begins_anew:
+            self._manager.stopping()
+            log.info("stopping")
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -177,7 +187,16 @@ class Daemon:
         await self._fleet.aclose()
         await self._gpus.aclose()
         self._keeper.close()
+        if self.begins_anew:
+            hold_signals()
+            await asyncio.sleep(0.01)  # what came before is told to the loop
+            self._manager.alive()  # the new process has all of its time
         return self._exit_status
+
+    @property
+    def begins_anew(self) -> bool:
+        """Another process is to take this one's place once it has shut down."""
+        return self._decided == "now" and not self._told_to_end and self._exit_status == 0
 
     def snapshot(self) -> ExporterSnapshot:
         """Everything as it is now; waits for nothing."""
@@ -219,7 +238,9 @@ class Daemon:
         """Read the configuration again; the error if it cannot be used, and then the old one stays."""
         if self._options.config_file is None:
             return "there is no configuration file: none was given with --config.file"
-        self._manager.reloading()
+        started = self._ready or self._start_told
+        if started:  # or systemd would take the end of this for that of the start
+            self._manager.reloading()
         try:
             async with self._reading:  # who asks while one is under way may have changed the file since
                 config = await self._config_reader.call(partial(load_config, self._options.config_file), CONFIG_SECONDS)
@@ -228,7 +249,8 @@ class Daemon:
             log.error("configuration not reloaded, the old one stays: %s", error)
             return str(error)
         finally:
-            self._manager.ready(self._status())
+            if started:
+                self._manager.ready(self._status())
         self._config = config
         self._reload_successful, self._reload_time = True, self._clock()
         for warning in config.warnings:
@@ -267,12 +289,7 @@ class Daemon:
             self._exit_status = 1
             self._stop.set()
         if self._keeper.late:
-            # Before anything is written: the store must not get what was counted without it.
-            self._fleet.take_up()
-            self._keeper.take_up()
-            self._alerter.take_up()
-            self._settling.set()
-            self._recalled = False
+            self._store_answered_late()
         if self._keeper.settled and not self._recalled:
             self._recalled = True
             self._fleet.show_down(gone_targets(self._config, self._stored_journals()))
@@ -390,6 +407,32 @@ class Daemon:
             if selection is not None:
                 yield selection, servers
 
+    def _store_answered_late(self) -> None:
+        age = time.monotonic() - self._began
+        decided = decide(age, stdin=any(isinstance(feed.selection, StdinSelection) for feed in self._fleet.feeds))
+        if decided == self._decided:
+            return
+        self._decided = decided
+        if decided == "now":
+            log.warning("the store can be used now: kvexporter begins anew, and counts go on from what it holds")
+            self._manager.status("beginning anew: the store can be used now")
+            self._stop.set()
+        elif decided == "later":
+            log.warning(
+                "the store can be used now: kvexporter begins anew in %.0f s, to go on from what it holds",
+                ANEW_SECONDS - age,
+            )
+        else:
+            self._keeper.let_go()
+            log.warning(
+                "the store can be used now, but a new process would lose what came over standard input: "
+                "nothing is kept until you start kvexporter again"
+            )
+
+    def _end(self) -> None:
+        self._told_to_end = True
+        self._stop.set()
+
     def _look_soon(self) -> None:
         self._look.set()
 
@@ -440,7 +483,14 @@ def run_daemon(options: RunOptions) -> int:
     for warning in config.warnings:
         log.warning("%s", warning)
     log.info("kvexporter %s, %s", __version__, f"configuration: {path}" if path else "no configuration file")
-    return asyncio.run(_run(options, config, web_config))
+    status, begins_anew = asyncio.run(_run(options, config, web_config))
+    if begins_anew:
+        try:
+            begin_anew()
+        except OSError as error:
+            log.error("kvexporter cannot begin anew (%s): it ends, to be started again", error)
+            return EXIT_RESTART
+    return status
 
 
 def _say_waiting(text: str) -> None:
@@ -448,5 +498,6 @@ def _say_waiting(text: str) -> None:
     ServiceManager().status(text)
 
 
-async def _run(options: RunOptions, config: Config, web_config: LiveWebConfig | None) -> int:
-    return await Daemon(options, config, web_config).run()
+async def _run(options: RunOptions, config: Config, web_config: LiveWebConfig | None) -> tuple[int, bool]:
+    daemon = Daemon(options, config, web_config)
+    return await daemon.run(), daemon.begins_anew

@@ -84,21 +84,6 @@ class Fleet:
             if not known and target.name not in self.watched and len(self.watched) < MAX_SERVERS:
                 self._missing(self.add(target), now)
 
-    def take_up(self) -> None:
-        """The store could be opened after all: servers that it knows go on where it ends, as after a restart."""
-        now, names = self._clock(), self._journals.leave_uncounted()
-        for before in sorted((self.watched[name] for name in names), key=lambda each: each.target.child_of is not None):
-            self._remove(before.target.name)
-            if before.target.child_of is not None and before.target.process is None:
-                continue  # known by its lines alone: these, or the store, tell its name again
-            watched = self.add(before.target)
-            watched.writer = before.writer
-            if before.gone_since is None:
-                self.update(watched, before.target, now)
-            else:
-                watched.gone_since = before.gone_since
-                self._missing(watched, now)
-
     async def aclose(self) -> None:
         """Stop all sources."""
         await self._journals.aclose()

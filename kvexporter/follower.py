@@ -111,6 +111,7 @@ class JournalFollower:
         if self._number is not None:
             self._link.close(self._number)
             self._number = None
+        self._link.forget(self)
         self._link = link
         self._retry_at = 0.0
 
@@ -120,6 +121,7 @@ class JournalFollower:
         if self._number is not None:
             self._link.close(self._number)
             self._number = None
+        self._link.forget(self)
 
     def _tell_writers(self, number: int) -> None:
         writers_from = self._writers_from()

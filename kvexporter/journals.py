@@ -19,11 +19,9 @@ from kvexporter.keeper import Keeper
 from kvexporter.llama.events import LogLine, TaskLaunched
 from kvexporter.log_writers import LogWriters
 from kvexporter.reading_links import ReadingLinks, place_of
-from kvexporter.server_memory import ServerMemory
 from kvexporter.sources.journal_mark import parse_mark
 from kvexporter.sources.log_mark import parse_log_mark
 from kvexporter.sources.log_selection import LogFileSelection, Selection, StdinSelection
-from kvexporter.store import StoredFeed
 from kvexporter.turns import Turns
 from kvexporter.watched import Roster, Watched
 
@@ -91,25 +89,6 @@ class Journals:
             leaving = asyncio.get_running_loop().create_task(link.aclose())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
-
-    def leave_uncounted(self) -> set[str]:
-        """Close the journals that were read without the store and go on in it from another place, now that it is known.
-
-        The names of their servers, which have to be added anew; each of their lines is then counted once, and what was
-        counted without the store is forgotten. All others are read on: of them the store knows nothing.
-        """
-        names: set[str] = set()
-        for feed in list(self.feeds):
-            # Of standard input nothing can be read twice, and nothing of it is kept.
-            if isinstance(feed.selection, StdinSelection) or not feed.follower.recalled:
-                continue
-            if self._usable(feed) is None and not self._keeper.begun_anew:
-                continue
-            names.update(watched.target.name for watched in self._writers(feed))
-            feed.follower.close()
-            self.feeds.remove(feed)
-            self._lines_before.update(_lines(feed))
-        return names
 
     async def aclose(self) -> None:
         """Stop reading."""
@@ -229,8 +208,8 @@ class Journals:
                 feed.incidents = seen
 
     def _recall(self, feed: Feed) -> None:
-        recalled, gaps = self._usable(feed), self._gaps_before.pop(feed.key, 0)
-        if recalled is None:
+        recalled, gaps = self._keeper.recall(feed.key), self._gaps_before.pop(feed.key, 0)
+        if recalled is None or recalled[1].keys().isdisjoint(feed.members) or not _readable(feed, recalled[0].position):
             feed.follower.start_after(None, gaps, head=self._keeper.begun_anew)
             return
         stored, feed.memories = recalled
@@ -240,13 +219,6 @@ class Journals:
             if watched.gone_since is not None:
                 watched.model.process_seen(None, self._clock())  # whatever it was when it was stored
             self._roster.addressed(watched)
-
-    def _usable(self, feed: Feed) -> tuple[StoredFeed, dict[str, ServerMemory]] | None:
-        """What is stored of a journal, if reading can go on from there."""
-        recalled = self._keeper.recall(feed.key)
-        if recalled is None or recalled[1].keys().isdisjoint(feed.members) or not _readable(feed, recalled[0].position):
-            return None
-        return recalled
 
     def _writers(self, feed: Feed) -> list[Watched]:
         """The servers whose lines come in this journal, a router's children included."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from kvexporter.beginning_anew import begun_anew
 from kvexporter.server import Server
 from kvexporter.server_memory import ServerMemory
 from kvexporter.store import Batch, Store, StoredAlerts, StoredFeed, StoredStart
@@ -22,7 +23,9 @@ log = logging.getLogger(__name__)
 COMMIT_SECONDS = 1.0
 HANGING_SECONDS = 10.0
 OPEN_SECONDS = 60.0
-"""Journals wait so long for a store whose disk does not answer; then they are counted without it, until it does."""
+"""Journals wait so long for a store whose disk does not answer; then this process counts without it."""
+LATE_OPEN_SECONDS = 600.0
+"""The same in a process that was begun anew for it: a large store on a slow disk may take that long at each start."""
 CLOSE_SECONDS = 5.0
 STARTS_WAITING = 200
 MOST_WAITING = 1_000
@@ -40,15 +43,16 @@ class Keeper:
     `failures` counts commits and openings that failed; the daemon goes on without. What was not committed is committed
     later, or counted again from the journal after a restart.
 
-    A store that could not be opened in time and can be later is `late`: what was counted meanwhile does not go on where
-    it ends. Nothing is written until `take_up` says that counting does.
+    A store that could not be opened in time and can be later is `late`. What was counted meanwhile does not go on where
+    it ends, so this process neither reads it nor writes it: that is for one that begins anew.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.settled = path is None
         """It is known what was stored, or that this cannot be known now: journals may be read."""
         self.late = False
-        """The store was opened after it had been given up: what it holds is known now, and awaits `take_up`."""
+        """The store was opened after it had been given up. It is held, so that no other exporter begins with it, until
+        `let_go` or `close`."""
         self.failures = 0
         self.problem: str | None = None
         """Why nothing is kept at the moment; None while all is well, and without a path."""
@@ -118,13 +122,9 @@ class Keeper:
         if any(self._clock() - since > HANGING_SECONDS for since in self._under_way.values()) and not self.problem:
             self._failed("a commit has not come back: is the disk hanging?")
 
-    def take_up(self) -> None:
-        """What is counted goes on where a `late` store ends: have it written from now on."""
-        self.late, self._open, self.problem = False, True, None
-        log.warning("the store can be used now: counts go on from what it holds, and are kept again")
-        waiting, self._starts_waiting = self._starts_waiting, []
-        for start in waiting:
-            self.keep_start(start)
+    def let_go(self) -> None:
+        """Have a `late` store closed: nothing will come of it here."""
+        self._work.put(None)
 
     def keep_start(self, start: StoredStart) -> None:
         """Have one start of a server written, as soon as there is a store."""
@@ -239,21 +239,23 @@ class Keeper:
 
     def _wait_for_opening(self) -> None:
         waiting = self._clock() - self._opening_since
-        if waiting > OPEN_SECONDS:
+        patience = LATE_OPEN_SECONDS if begun_anew() else OPEN_SECONDS
+        if waiting > patience:
             self.settled = True  # given up: count without keeping
-            self._failed(f"it could not be opened within {OPEN_SECONDS:.0f} s: is the disk hanging?", again=False)
+            self._failed(f"it could not be opened within {patience:.0f} s: is the disk hanging?", again=False)
         elif waiting > HANGING_SECONDS and self.problem is None:
             self._failed("it has not been opened yet: is the disk hanging?")
 
     def _take_opening(self, outcome: Opening) -> None:
         self._opening_since = self._clock()
-        if isinstance(outcome, Opened):
+        if isinstance(outcome, Opened) and self.settled:
+            self.late = True
+            self.problem = "it could not be opened in time, and is used from the next start on"
+        elif isinstance(outcome, Opened):
             self._feeds, self.begun_anew, self.alerts = outcome.feeds, outcome.begun_anew, outcome.alerts
             self._starts = {**outcome.starts, **self._starts}
-            self.late, self._open = self.settled, not self.settled
-            self.settled = True
-            if self._open:
-                self._recovered()
+            self._open = self.settled = True
+            self._recovered()
         elif self.settled:
             # Also one that must not be used: who has counted without it for a while can go on so.
             self._failed(str(outcome.error), again=False)

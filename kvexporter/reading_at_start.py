@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
+from kvexporter.beginning_anew import ENDING, heed_signals
+
 T = TypeVar("T")
 
 WORD_SECONDS = 5.0
@@ -116,7 +118,10 @@ class _Call(Generic[T]):
 
 @contextmanager
 def _ended_by_signal() -> Iterator[None]:
-    """Have SIGTERM end the process as SIGINT does: the first process of a container is not ended by it otherwise."""
+    """Have SIGTERM and SIGINT end the wait: the first process of a container is not ended by SIGTERM otherwise.
+
+    Whatever handled them before does so again afterwards.
+    """
 
     def end(number: int, _: FrameType | None) -> None:
         raise Ended(128 + number)
@@ -124,8 +129,13 @@ def _ended_by_signal() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.getsignal(number) for number in ENDING}
+    taken = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in taken:
+        signal.signal(number, end)
     try:
+        heed_signals(ENDING)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in taken.items():
+            signal.signal(number, handler)

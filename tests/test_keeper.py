@@ -188,7 +188,27 @@ def test_what_was_counted_is_known_even_when_the_disk_is_full_at_the_start(small
     keeper.close()
 
 
-def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_taken_up_when_it_answers_at_last(
+def test_a_process_that_was_begun_anew_for_its_store_waits_longer_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, now = threading.Event(), [0.0]
+
+    def slow(path: Path) -> Store:
+        answers.wait(60)
+        return Store(path)
+
+    monkeypatch.setenv("KVEXPORTER_BEGUN_ANEW", "1")
+    monkeypatch.setattr(store_opening, "Store", slow)
+    keeper = Keeper(path, lambda: now[0])
+    keeper.start()
+    for now[0], settled in ((61.0, False), (599.0, False), (601.0, True)):
+        keeper.step()
+        assert keeper.settled is settled
+    answers.set()
+    keeper.close()
+
+
+def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_left_as_it_is_when_it_answers_at_last(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = opened(path)
@@ -215,27 +235,53 @@ def test_a_store_whose_disk_does_not_answer_is_told_then_given_up_and_taken_up_w
     keeper.keep_start(StoredStart("s", 2.0, b"meanwhile"))
     answers.set()
     until_late(keeper)
-    # What was counted without the store must not take the place of what it holds, before that is known to the model.
+    # What was counted without the store must neither go on in the middle of it, nor take the place of what it holds.
     assert not keeper.commit("k", "p2", 0, [server()], {}, urgent=True)
-    recalled = keeper.recall("k")
-    assert recalled is not None
-    assert recalled[0].position == "p1"
-    assert "is the disk hanging?" in str(keeper.problem)
-    assert keeper.alerts == b"before"
-
-    keeper.take_up()
-    assert (keeper.late, keeper.problem) == (False, None)
-    assert keeper.commit("k", "p2", 0, [server(runs=2)], {}, urgent=True)
-    committed(keeper, "k", "p2")
+    keeper.keep_start(StoredStart("s", 3.0, b"meanwhile"))
+    keeper.keep_alerts(b"meanwhile")
+    assert (keeper.recall("k"), keeper.stored(0.0), keeper.alerts, keeper.last_start("other")) == (None, [], None, None)
+    assert "used from the next start on" in str(keeper.problem)
+    assert keeper.failures == 2
+    with pytest.raises(StoreError, match="another kvexporter"):
+        Store(path)  # no other exporter begins with it in the meantime
     keeper.close()
     monkeypatch.undo()
+
     again = opened(path)
     recalled = again.recall("k")
-    starts = [again.last_start(name) for name in ("other", "s")]
+    starts, alerts = [again.last_start(name) for name in ("other", "s")], again.alerts
     again.close()
     assert recalled is not None
-    assert recalled[0].position == "p2"
-    assert starts == [b"before", b"meanwhile"]
+    assert recalled[0].position == "p1"
+    assert (starts, alerts) == ([b"before", b"before"], b"before")
+
+
+def test_a_late_store_that_is_let_go_can_be_used_by_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, now = threading.Event(), [0.0]
+
+    def hanging(path: Path) -> Store:
+        answers.wait(60)
+        return Store(path)
+
+    monkeypatch.setattr(store_opening, "Store", hanging)
+    keeper = Keeper(path, lambda: now[0])
+    keeper.start()
+    now[0] = 61.0
+    keeper.step()
+    answers.set()
+    until_late(keeper)
+    keeper.let_go()
+
+    def free() -> bool:
+        try:
+            Store(path).close()
+        except StoreError:
+            return False
+        return True
+
+    wait_for("it to be closed", free, interval=0.005)
+    keeper.close()
+    assert keeper.late
 
 
 def until_late(keeper: Keeper) -> None:
@@ -264,9 +310,6 @@ def test_a_store_that_cannot_be_opened_is_tried_on_after_it_was_given_up_and_its
     ]
     (tmp_path / "taken").unlink()
     until_late(keeper)
-    keeper.take_up()
-    assert keeper.commit("k", "p1", 0, [server()], {})
-    committed(keeper, "k", "p1")
     keeper.close()
 
 

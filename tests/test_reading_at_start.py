@@ -27,9 +27,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def handler_stays() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
+    ending = signal.SIGTERM, signal.SIGINT
+    before = [signal.getsignal(number) for number in ending]
     yield
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert [signal.getsignal(number) for number in ending] == before
 
 
 def test_what_is_read_is_given_and_what_is_raised_is_raised(tmp_path: Path, handler_stays: None) -> None:
@@ -84,8 +85,19 @@ def test_a_deadline_ends_the_wait_with_the_files_name(tmp_path: Path, handler_st
         read_at_start(partial(load_config, file), lambda text: None, deadline=0.3)
 
 
-def test_sigterm_ends_the_wait(tmp_path: Path, handler_stays: None) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_wait(tmp_path: Path, handler_stays: None, number: signal.Signals) -> None:
     file = tmp_path / "kvexporter.yml"
     with unanswering(file), pytest.raises(Ended) as ended:
-        read_at_start(partial(load_config, file), lambda text: os.kill(os.getpid(), signal.SIGTERM))
-    assert ended.value.code == 128 + signal.SIGTERM
+        read_at_start(partial(load_config, file), lambda text: os.kill(os.getpid(), number))
+    assert ended.value.code == 128 + number
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "kvexporter.yml"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with unanswering(file), pytest.raises(NotReadError):
+            read_at_start(partial(load_config, file), lambda text: os.kill(os.getpid(), signal.SIGINT), deadline=1.0)
+    finally:
+        signal.signal(signal.SIGINT, before)

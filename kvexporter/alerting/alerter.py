@@ -103,11 +103,6 @@ class Alerter:
         if self._register.forget(self._running, now) or changed:
             self._keep()
 
-    def take_up(self) -> None:
-        """What was kept of earlier alerts is known only now: they go on beside those that have begun since."""
-        self._restored = False
-        self.wake.set()
-
     async def aclose(self) -> None:
         """Stop. What is on stays on at the receivers: whoever starts next goes on with it, or it ends by itself."""
         tasks = [running.task for running in self._running.values()]
@@ -157,17 +152,15 @@ class Alerter:
 
     def _restore(self, now: float) -> None:
         self._restored = True
-        begun_before = self._register.active
         detail = self._keeper.alerts
-        if detail is not None:
-            try:
-                self._register.restore(detail, now)
-            except ValueError as error:
-                log.error("the stored alerts cannot be read and are forgotten: %s", error)
-            for running in self._running.values():
-                running.receiver.wake.set()
-        if begun_before:
-            self._keep()  # they began while there was no store to keep them
+        if detail is None:
+            return
+        try:
+            self._register.restore(detail, now)
+        except ValueError as error:
+            log.error("the stored alerts cannot be read and are forgotten: %s", error)
+        for running in self._running.values():
+            running.receiver.wake.set()
 
     def _keep(self) -> None:
         self._keeper.keep_alerts(self._register.dump())

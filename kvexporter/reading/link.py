@@ -12,9 +12,11 @@ from collections import deque
 from typing import Protocol
 
 from kvexporter.reading.batch import Batch, unpack
+from kvexporter.reading.dying import Dying
 from kvexporter.reading.frames import Message, frame
 from kvexporter.reading.starting import how_it_ended, start_process
 from kvexporter.reading.stream import MessageStream
+from kvexporter.reading.suspects import Suspects
 from kvexporter.reading.whereabouts import Whereabouts
 from kvexporter.sources.drain import Seek
 from kvexporter.sources.log_selection import Selection, pack_selection
@@ -26,12 +28,18 @@ SILENT_SECONDS = 55.0
 """The reading process says a word every thirty seconds at the latest; a slow look may take almost as long."""
 GIVE_UP_SECONDS = 600.0
 """After so long without a word it is killed: a disk that hangs may only ever answer another process."""
+HUNG_AGAIN_SECONDS = 120.0
+"""The same where it hung before and others wait to be read by the process: they are not to wait so long again."""
+REST_SECONDS = 300.0
+"""So long all logs that hung a process are left alone by the next one while it reads others: they may hang it too."""
 RETRY_SECONDS = 30.0
 """After a journal could not be opened."""
 FIRST_WAIT_SECONDS = 1.0
 LAST_WAIT_SECONDS = 60.0
 LONG_LIFE_SECONDS = 60.0
 """After such a life an end was no fault of what it was told to read."""
+_MOST_DYING = 2
+"""Killed processes that hang in the kernel at one log, where others share the process: they go on in the next one."""
 _MANY, _FEW = 8, 2
 """Messages not taken in yet, above which no more are read from the socket, and below which they are again."""
 
@@ -76,8 +84,10 @@ class ReadingLink:
         self._wait = 0.0
         self._not_before = 0.0
         self._killed = False
-        self._dying: list[subprocess.Popen[bytes]] = []
-        """Killed ones that hang in the kernel."""
+        self._suspects: Suspects[Listener] = Suspects()
+        self._killed_at: Listener | None = None
+        """Whose log it hung at when it was killed, if that is known."""
+        self._dying: Dying[Listener] = Dying()
         self._closed = False
 
     # ---- what the follower says ----------------------------------------------------------------------------------
@@ -86,7 +96,8 @@ class ReadingLink:
         self, listener: Listener, selection: Selection, position: str | None, seek: Seek, writers_from: float
     ) -> int | None:
         """Have a journal read, and the listener told; the journal's number. None: not now, try again."""
-        if self._closed or time.monotonic() < self._not_before:
+        now = time.monotonic()
+        if self._closed or now < self._not_before or not self._suspects.may_open(listener, now, self._held):
             return None
         if self._process is None and not self._start():
             return None
@@ -109,6 +120,10 @@ class ReadingLink:
         if self._listeners.pop(number, None) is not None:
             self._say(("close", number))
 
+    def forget(self, listener: Listener) -> None:
+        """Wait for this one no longer: it opens nothing here any more."""
+        self._suspects.clear(listener)
+
     def pace(self, seconds: float) -> None:
         """How often all journals are to be tried, announced or not."""
         if seconds != self._pace:
@@ -117,14 +132,15 @@ class ReadingLink:
 
     def silence(self) -> float:
         """Seconds since the process said something, if so many that the disk must be thought to hang; else 0."""
-        self._dying = [process for process in self._dying if process.poll() is None]
+        self._dying.processes()
         if self._process is None or not self._listeners or self._queue:
             return 0.0
         silent = time.monotonic() - self._heard
         if silent < SILENT_SECONDS:
             return 0.0
         at = self._whereabouts.number if self._whereabouts is not None else 0
-        if silent > GIVE_UP_SECONDS or (at and at not in self._listeners):
+        again = self._listeners.get(at) in self._suspects and self._shared
+        if silent > (HUNG_AGAIN_SECONDS if again else GIVE_UP_SECONDS) or (at and at not in self._listeners):
             self.give_up()
         return silent
 
@@ -135,14 +151,21 @@ class ReadingLink:
         return self._listeners.get(self._whereabouts.number)
 
     def give_up(self) -> bool:
-        """Kill the process, so that another one goes on; False if one of before hangs in the kernel still.
+        """Kill the process, so that another one goes on; False if that would only leave one more behind.
 
-        Where not even that ends it, another try would only leave one more behind.
+        One that hangs in the kernel does not end. Another one may be answered all the same, so it is tried once.
         """
-        if self._process is None or self._killed or self._dying:
+        if self._process is None or self._killed:
             return False
-        self._killed = True
-        silent = time.monotonic() - self._heard
+        at = self._listeners.get(self._whereabouts.number) if self._whereabouts is not None else None
+        most = _MOST_DYING if at is not None and self._shared else 1
+        if self._dying.at(at) >= most:
+            return False
+        now = time.monotonic()
+        self._killed, self._killed_at, silent = True, at, now - self._heard
+        if at is not None:
+            others = any(its is not at and its not in self._suspects for its in self._listeners.values())
+            self._suspects.hung(at, now + REST_SECONDS if others else now)
         log.warning("the process that reads journals is killed: it has said nothing for %.0f s", silent)
         self._process.kill()
         # One that hangs in the kernel does not end: its end of the socket must not be waited for.
@@ -158,7 +181,7 @@ class ReadingLink:
         """End the process; one that hangs is killed."""
         self._closed = True
         self._disconnect()
-        left = [*self._dying, *((self._process,) if self._process is not None else ())]
+        left = [*self._dying.processes(), *((self._process,) if self._process is not None else ())]
         for look in range(400):  # a loaded machine takes a while to end a process
             left = [process for process in left if process.poll() is None]
             if not left:
@@ -246,6 +269,7 @@ class ReadingLink:
             case ("batch", int(number), values, more):
                 listener = self._listeners.get(number)
                 if listener is not None:
+                    self._suspects.clear(listener)
                     listener.batch(unpack(values), more=bool(more))
             case ("opened", int(number), gap):
                 listener = self._listeners.get(number)
@@ -254,6 +278,7 @@ class ReadingLink:
             case ("failed", int(number), str(reason)):
                 listener = self._listeners.pop(number, None)
                 if listener is not None:
+                    self._suspects.clear(listener)
                     listener.failed(reason, wait=RETRY_SECONDS)
             case ("log", str(name), int(level), str(text)):
                 logger = logging.getLogger(name)
@@ -271,7 +296,7 @@ class ReadingLink:
             asyncio.get_running_loop().call_later(0.05, self._bury, looks - 1)
             return
         if status is None:
-            self._dying.append(self._process)
+            self._dying.add(self._process, self._killed_at)
         self._process = None
         if time.monotonic() - self._began >= LONG_LIFE_SECONDS:
             self._wait = 0.0
@@ -281,6 +306,15 @@ class ReadingLink:
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.failed(reason, wait=0.0)
+
+    @property
+    def _shared(self) -> bool:
+        """Others are read by the process too, or wait for it."""
+        return len({*self._listeners.values(), *self._suspects}) > 1
+
+    def _held(self, listener: Listener) -> bool:
+        """As many processes as may be hang at this one's log: it would cost the others one more."""
+        return self._dying.at(listener) >= _MOST_DYING
 
     def _back_off(self) -> None:
         self._wait = min(max(FIRST_WAIT_SECONDS, 2 * self._wait), LAST_WAIT_SECONDS)

@@ -149,6 +149,10 @@ class LogContent:
             self._begins_like = mark
         return digest(self.read(mark.offset - mark.tail, mark.tail)) == mark.tail_hash
 
+    def begins_like(self, mark: LogMark) -> bool:
+        """Whether `holds` has found the mark's first bytes in it, even if it then could not read as far as the mark."""
+        return self._begins_like == mark
+
     def still_begins(self, mark: LogMark) -> bool:
         """Whether it has the mark's first bytes: not, once it was emptied."""
         return self.packed or digest(self.read(mark.start, mark.head)) == mark.head_hash

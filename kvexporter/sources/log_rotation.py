@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from kvexporter.sources.log_content import LogContent, StillUnpackingError
+from kvexporter.sources.log_content import DamagedLogError, LogContent, StillUnpackingError
 from kvexporter.sources.log_family import Member, family
 from kvexporter.sources.log_mark import HEAD_BYTES, TAIL_BYTES, LogMark
 
@@ -26,6 +27,17 @@ class Found:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What was written after a content; without one of its own there is nothing yet."""
+
+    content: LogContent | None = None
+    is_copy: bool = False
+    """It is a copy of the content in the live file's place, with more in it: see `replaces`."""
+    lost: str = ""
+    """Why lines between the two may have been lost."""
+
+
 class Search:
     """Looks through the family of one path. To look far into a packed file takes many steps: what meets one on its way
     raises StillUnpackingError, and goes on there when it is called again.
@@ -36,6 +48,8 @@ class Search:
         self._looks_into = _LooksInto()
         self._in_vain: tuple[LogMark, list[Member]] | None = None
         self._nothing_after: tuple[LogMark, list[Member]] | None = None
+        self._cut_off: frozenset[_Stored] = frozenset()
+        """Of the mark that was looked for last: see `_LooksInto.cut_off`."""
 
     def close(self) -> None:
         """Give up what has been begun."""
@@ -81,45 +95,53 @@ class Search:
                     problems.append(f"{member.path}: {error.strerror or error}")
             if problems:
                 log.warning("%s: not all of its older files could be looked into: %s", self._path, "; ".join(problems))
-            self._in_vain = (mark, members)
+            self._in_vain, self._cut_off = (mark, members), frozenset(self._looks_into.cut_off)
         if live is None or not live.size:
             # An emptied file tells by its first bytes whether anything was lost; a new one is read from its first.
             return Found(wait=True, missing=live is None)
         if live.identity == mark.identity:
             return Found(why="it was emptied, and no copy of what it held was found")
+        if self._cut_off:
+            return Found(why="the file that was read last is damaged before the place where it was left")
         return Found(why="the file that was read last was not found again")
 
     def after_loss(self, mark: LogMark) -> LogContent | None:
-        """The oldest file that was written to after the mark was left: nothing of it has been read."""
-        return _first_open(_later(family(self._path), mark.modified))
+        """The oldest file that was written to after the mark was left: nothing of it has been read.
 
-    def next_content(self, content: LogContent, mark: LogMark) -> tuple[LogContent | None, bool]:
-        """What was written after a content that was read up to the mark, None while there is nothing; and whether it
-        is a copy of the content in the live file's place, with more in it: see `replaces`.
+        To be asked when `holder` has found nobody.
         """
+        members = family(self._path)
+        return _first_open(_later(_behind(members, self._cut_off, mark.modified), mark.modified))
+
+    def next_content(self, content: LogContent, mark: LogMark) -> Following:
+        """What was written after a content that was read up to the mark."""
         members = family(self._path)
         at = next((n for n, member in enumerate(members) if member.identity == content.identity), None)
         unnumbered = at is None or members[at].scheme == "other"
         if unnumbered and self._nothing_after != (mark, members) and (live := self.live()) is not None:
             copied, size = replaces(live, content, mark), live.status().st_size
             if copied and size > mark.offset:
-                return live, True
+                return Following(live, is_copy=True)
             live.close()
             if copied:
                 self._nothing_after = (mark, members)
-                return None, False
+                return Following()
+        unread, lost = members, ""
         if at is None and self._nothing_after != (mark, members):
             # It was deleted, maybe because it was packed.
             at = next((n for n, member in enumerate(members) if self._looks_into.holds(member, mark)), None)
+            if at is None:
+                unread = _behind(members, self._looks_into.cut_off, content.status().st_mtime_ns)
+                lost = "" if unread is members else "a file that may hold more than was read cannot be unpacked"
             self._looks_into.over()
         if at is not None and members[at].scheme != "other":
             following = _first_open([member for member in members[at + 1 :] if member.size])
         elif self._nothing_after != (mark, members):
-            following = _first_open(_later(members, content.status().st_mtime_ns))
+            following = _first_open(_later(unread, content.status().st_mtime_ns))
         else:
             following = None
         self._nothing_after = (mark, members) if following is None else None
-        return following, False
+        return Following(following, lost=lost)
 
 
 def replaces(live: LogContent, content: LogContent, mark: LogMark) -> bool:
@@ -136,9 +158,27 @@ def replaces(live: LogContent, content: LogContent, mark: LogMark) -> bool:
     return all(live.read(*place) == content.read(*place) for place in places)
 
 
+def _behind(members: list[Member], cut_off: Collection[_Stored], modified: int) -> list[Member]:
+    """Files behind the one that may be what was read last: a packed one that begins like it, is damaged before that
+    place and was written to after that moment. What can be unpacked of it was read, and so was all that is older.
+    """
+    for at, member in enumerate(members):
+        if member.scheme != "other" and member.modified > modified and _stored(member) in cut_off:
+            return members[at + 1 :]
+    return members
+
+
 def _later(members: list[Member], modified: int) -> list[Member]:
     """Files written to after a moment (nanoseconds since 1970), and the live one."""
     return [m for m in members if m.size and (m.scheme is None or (m.scheme != "other" and m.modified > modified))]
+
+
+_Stored = tuple[tuple[int, int], int, int]
+
+
+def _stored(member: Member) -> _Stored:
+    """What stays when a file is renamed, and is no longer the same when its inode is used again."""
+    return member.identity, member.size, member.modified
 
 
 class _LooksInto:
@@ -150,6 +190,8 @@ class _LooksInto:
         """Is being unpacked on the way to the mark."""
         self._known: dict[Member, OSError | None] = {}
         """Packed files in which it was not found, or why they cannot be read: to find that out may have taken long."""
+        self.cut_off: set[_Stored] = set()
+        """Files that begin as the mark's, and cannot be unpacked as far as the mark."""
 
     def over(self) -> None:
         """The look is over: the next one begins anew."""
@@ -157,6 +199,7 @@ class _LooksInto:
         if begun is not None:
             begun.close()
         self._known.clear()
+        self.cut_off.clear()
 
     def holder(self, member: Member, mark: LogMark) -> LogContent | None:
         """Open a file that has what was read up to the mark; None if it has not. OSError when it cannot be read."""
@@ -181,6 +224,8 @@ class _LooksInto:
             content.close()
             if isinstance(error, OSError) and content.packed:
                 self._known[member] = error
+                if isinstance(error, DamagedLogError) and content.begins_like(mark):
+                    self.cut_off.add(_stored(member))
             raise
         content.close()
         if content.packed:

@@ -64,6 +64,8 @@ class LogTail:
         """How the content began when it was opened, to know it again before anything of it was handed on."""
         self._nuls: int | None = None
         """How far the content is known to be nothing but NULs, while its first data is looked for."""
+        self._gap_after: tuple[LogMark | None] | None = None
+        """Behind which place a gap was counted last."""
         self._search = Search(selection.path)
 
     # ---- opening and closing ---------------------------------------------------------------------------------------
@@ -73,7 +75,7 @@ class LogTail:
         the oldest one that rotation has left ("head"). The file need not be there yet.
         """
         self.close()
-        self._seek, self._opened, self._mark = seek, True, None
+        self._seek, self._opened, self._mark, self._gap_after = seek, True, None, None
         self._forget()
         refused = False
         if position is not None:
@@ -153,14 +155,22 @@ class LogTail:
             return self._pass_over(error, result)
 
     def _pass_over(self, damage: DamagedLogError, result: DrainResult) -> bool:
-        """Go on behind a damaged file, as soon as there is something."""
-        content = self._content
-        following = self._search.next_content(content, self._here)[0] if content is not None else None
-        if following is None:
-            raise damage
-        self._lost(result, str(damage))
-        self._go_on(following, 0, result)
-        return True
+        """Go on behind a damaged file, and those behind it that cannot even be begun, as soon as there is another."""
+        problems = [str(damage)]
+        while (content := self._content) is not None:
+            following = self._search.next_content(content, self._here).content
+            if following is None:
+                break
+            # What follows a loss begins with a whole line.
+            self._cutter = LineCutter(self._wanted, newest=self._cutter.newest)
+            try:
+                self._go_on(following, 0, result)
+            except DamagedLogError as error:
+                problems.append(str(error))
+                continue
+            self._lost(result, "; ".join(problems))
+            return True
+        raise damage
 
     def _place(self, result: DrainResult) -> bool:
         """Open what is to be read; False when there is nothing yet, which is no failure if the file is only empty."""
@@ -196,7 +206,10 @@ class LogTail:
         return True
 
     def _lost(self, result: DrainResult, why: str) -> None:
-        result.gap = True
+        """Count a gap: one, whatever is found lost, and however often, between two lines that are handed on."""
+        if self._gap_after != (self._mark,):
+            result.gap = True
+        self._gap_after = (self._mark,)
         log.warning("%s: lines may have been lost: %s", self.selection.path, why)
 
     def _begin(self, content: LogContent) -> None:
@@ -261,11 +274,12 @@ class LogTail:
         if live is not None and live.identity == content.identity:
             result.complete = True
             return False
-        following, is_copy = self._search.next_content(content, self._here)
+        found = self._search.next_content(content, self._here)
+        following = found.content
         if following is None:
             result.complete = True
             return False
-        if is_copy:
+        if found.is_copy:
             self._change_to(following)
             return True
         try:
@@ -282,6 +296,8 @@ class LogTail:
             following.close()
             raise
         self._go_on(following, len(last), result)
+        if found.lost:
+            self._lost(result, found.lost)
         return True
 
     def _change_to(self, copy: LogContent) -> None:

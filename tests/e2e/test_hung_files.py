@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
-from itertools import count
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -24,7 +22,6 @@ import yaml
 
 from kvexporter.daemon import CONFIG_SECONDS
 from kvexporter.headers import READ_SECONDS
-from kvexporter.keeper import HANGING_SECONDS, OPEN_SECONDS
 from kvexporter.reading.link import SILENT_SECONDS
 from tests.support.background import background_servers
 from tests.support.beside_hanging import COUNT, Scraping, config, line, notified, wait_held, with_journal
@@ -274,69 +271,6 @@ def test_it_starts_while_the_disks_of_logs_and_of_a_model_hang_and_says_what_it_
 def hanging(exporter: Exporter, what: str) -> bool:
     """Whether the exporter's own log says so of what has this in its name."""
     return any(what in text and "is the disk hanging?" in text for text in exporter.log().splitlines())
-
-
-def test_it_starts_while_the_disk_of_the_store_hangs_counts_without_it_after_a_minute_and_goes_on_in_it_when_it_answers(
-    disk: HangingDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, numbers = disk.path / "kvexporter.db", count()
-    with LiveJournalFile(tmp_path / "good", unit="good.service") as good:
-
-        def write(run: str) -> None:
-            good.write(line(next(numbers)), _SYSTEMD_INVOCATION_ID=run * 32)
-
-        write("a")
-        with Exporter(config(with_journal(good)), "--storage.path", str(store)) as exporter:
-            write("a")
-            exporter.wait_value(2, COUNT, server="good")
-            assert exporter.stop() == 0
-            for run in "abbb":  # the rest of one run of the server, and another one
-                write(run)
-            disk.hang()
-            with notified(tmp_path, monkeypatch) as notify:
-                exporter.launch()
-                shown = exporter.wait_value(0, "kvexporter_collector_success", HANGING_SECONDS + 30, collector="store")
-                assert shown.value("kvexporter_store_errors_total") == 1
-                assert "it has not been opened yet: is the disk hanging?" in exporter.log()
-                message = notify.recv(4096)
-                assert message.startswith(b"READY=1\n")
-                assert b"not all of it has been read yet" in message
-            # Of what was before nothing is known, so it is as at a first start: the server's current run.
-            exporter.wait_value(3, COUNT, OPEN_SECONDS + 30, server="good")
-            assert "nothing is kept over a restart until it can be used" in exporter.log()
-            write("b")
-            exporter.wait_value(4, COUNT, server="good")
-            # What was kept, and all that the journal has had since: each line once, and never some of them.
-            disk.go_on()
-            seen: list[float | None] = []
-
-            def taken_up() -> bool:
-                shown = exporter.scrape()
-                seen.append(shown.value(COUNT, server="good"))
-                return shown.value("kvexporter_collector_success", collector="store") == 1 and seen[-1] is not None
-
-            wait_for("the store to be taken up", taken_up, 60, interval=0.01)
-            assert set(seen) <= {4, None, 7}
-            assert seen[-1] == 7
-            assert "counts go on from what it holds" in exporter.log()
-            write("b")
-            exporter.wait_value(8, COUNT, server="good")
-            wait_for("all to be written", lambda: request_numbers(store) == list(range(1, 9)))
-            exporter.kill()
-            write("b")
-            exporter.launch()
-            exporter.wait_ready()
-            shown = exporter.wait_value(9, COUNT, server="good")
-            assert shown.value("kvexporter_collector_success", collector="store") == 1
-            assert shown.value("kvexporter_journal_gaps_total") == 0
-            assert "Traceback" not in exporter.log()
-
-
-def request_numbers(store: Path) -> list[int]:
-    """Under which numbers the good server's requests are kept."""
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as database:
-        rows = database.execute("SELECT number FROM request WHERE server = 'good' ORDER BY number").fetchall()
-    return [number for (number,) in rows]
 
 
 def test_it_starts_while_the_disk_of_a_key_and_of_a_password_hangs(disk: HangingDisk, good: LiveJournalFile) -> None:

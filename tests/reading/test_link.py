@@ -283,3 +283,47 @@ def test_one_that_hangs_at_a_log_that_nobody_wants_any_more_is_ended_at_once(
             await one.until(counted)
 
         following(LogFileSelection(str(log)), test)
+
+
+@pytest.mark.parametrize("unkillable", [False, True])
+def test_what_shares_a_process_with_a_log_that_hung_it_is_read_first_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unkillable: bool
+) -> None:
+    monkeypatch.setattr(link_module, "SILENT_SECONDS", 2.0)  # with a pace of 0.1 s it says a word every 0.4 s
+    monkeypatch.setattr(link_module, "GIVE_UP_SECONDS", 3.0)
+    monkeypatch.setattr(link_module, "HUNG_AGAIN_SECONDS", 3.0)
+    monkeypatch.setattr(link_module, "REST_SECONDS", 3.0)
+    with hanging_disk(tmp_path) as disk:
+        hanging, log = disk.path / "log", tmp_path / "log"
+        hanging.write_text(f"{released(1)}\n")
+        log.write_text(f"{released(2)}\n")
+
+        async def test(one: Following) -> None:
+            one.link.pace(0.1)
+            first = JournalFollower(LogFileSelection(str(hanging)), one.link, one.entries.append)
+            first.start_after(None, 0, head=True)
+
+            def counted(*tokens: int) -> bool:
+                one.link.silence()
+                first.poke()  # before the other one: it would be opened first
+                return sorted(one.tokens) == list(tokens)
+
+            await one.until(lambda: counted(1, 2))
+            disk.hang(unkillable=unkillable)
+            await one.until(lambda: counted(1, 2) and one.link.hangs_with() is first)
+            for tokens in (3, 4):
+                # In each process's life, though the disk hangs all the time.
+                old = one.link.pid
+                with log.open("a") as file:
+                    file.write(f"{released(tokens)}\n")
+                await one.until(lambda tokens=tokens: counted(*range(1, tokens + 1)))  # type: ignore[misc]
+                assert one.link.pid != old
+                if tokens == 3:
+                    await one.until(lambda: counted() or one.link.hangs_with() is first)
+            disk.go_on()
+            with hanging.open("a") as file:
+                file.write(f"{released(5)}\n")
+            await one.until(lambda: counted(1, 2, 3, 4, 5))
+            first.close()
+
+        following(LogFileSelection(str(log)), test)
