@@ -22,16 +22,12 @@ from kvexporter.reading.readers import LogReader, log_reader
 from kvexporter.reading.whereabouts import Whereabouts
 from kvexporter.sources.drain import WAITING, DrainResult
 from kvexporter.sources.journal_library import JournalUnavailableError
-from kvexporter.sources.journal_selection import JournalSelection
 from kvexporter.sources.log_selection import unpack_selection
 
 SLICE_SECONDS = 0.005
 """A batch is what is read in this time: counting it holds up a scrape for about as long."""
 WORD_ROUNDS, WORD_SECONDS = 3.8, 10.0
 """Between two words that all has been read, where there is nothing else to say: times the pace, and at most."""
-GATHER_SECONDS = 0.04
-"""Between a journal's announcement and its reading: lines come in groups, read once each. And a launch is not followed
-by two processes at work for its line while llama-server, on the same processors, makes its first token."""
 UNANNOUNCED_SECONDS = 15.0
 """A journal on a network's disk, which announces nothing of what others write, is tried so often at least."""
 CHECK_SECONDS = 10.0
@@ -54,8 +50,6 @@ class _Journal:
     """… and whether that all has been read."""
     announced: bool = True
     """Its descriptor tells when it changes."""
-    gathers: bool = False
-    """It may be left alone for a moment: whoever writes it never waits."""
     failure: str | None = None
     checked: float = 0.0
 
@@ -91,8 +85,7 @@ class ReadingProcess:
             self._unread.update(dict.fromkeys(self._journals))
             # With the daemon's own steps: a processor that may sleep otherwise is woken once for both.
             self._next = now + until_next(self._longest(), now)
-        behind = bool(self._unread)
-        wait = 0.0 if behind else self._next - now
+        wait = 0.0 if self._unread else self._next - now
         for descriptor, _ in self._poll.poll(max(0.0, wait) * 1000):
             if descriptor == self._sock.fileno():
                 data = self._sock.recv(_CHUNK)
@@ -101,11 +94,8 @@ class ReadingProcess:
                 for message in self._frames.feed(data):
                     self._obey(message)
             elif descriptor in self._descriptors:
-                number = self._descriptors[descriptor]
-                if not behind and self._journals[number].gathers:
-                    behind = True
-                    time.sleep(GATHER_SECONDS)
-                self._unread[number] = None
+                # At once: a file that was rotated may be vacuumed in the next moment.
+                self._unread[self._descriptors[descriptor]] = None
         if self._unread:
             number = next(iter(self._unread))
             del self._unread[number]
@@ -142,10 +132,8 @@ class ReadingProcess:
                 raise ValueError("an unknown message")
 
     def _open(self, number: int, selection: Any, position: Any, seek: Any, own_pid: int, writers_from: float) -> None:
-        place = unpack_selection(selection)
-        reader = log_reader(place, own_pid=own_pid, writers_from=lambda: journal.writers_from)
-        gathers = isinstance(place, JournalSelection)
-        journal = _Journal(number, reader, writers_from, gathers=gathers, checked=time.monotonic())
+        reader = log_reader(unpack_selection(selection), own_pid=own_pid, writers_from=lambda: journal.writers_from)
+        journal = _Journal(number, reader, writers_from, checked=time.monotonic())
         try:
             start = reader.open(position, seek=seek)
         except (JournalUnavailableError, OSError, ValueError) as error:

@@ -1,10 +1,8 @@
-"""How often the reading process tries a journal, and how soon after an announcement."""
+"""How often the reading process tries a journal, and when it says what."""
 
 from __future__ import annotations
 
-import os
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +11,16 @@ import pytest
 from kvexporter.llama.log import parse_lines
 from kvexporter.reading import child as child_module
 from kvexporter.reading.batch import unpack
-from kvexporter.reading.child import GATHER_SECONDS, UNANNOUNCED_SECONDS, ReadingProcess
+from kvexporter.reading.child import UNANNOUNCED_SECONDS, ReadingProcess
 from kvexporter.reading.frames import Frames, frame
 from kvexporter.reading.whereabouts import Whereabouts
 from kvexporter.sources.journal import JournalReader
 from kvexporter.sources.journal_chunk import CHUNK_ENTRIES
 from kvexporter.sources.journal_opened import OpenedJournal
 from kvexporter.sources.journal_selection import JournalSelection
-from kvexporter.sources.log_selection import Selection, StdinSelection, pack_selection
-from kvexporter.sources.log_stdin import StdinReader
+from kvexporter.sources.log_selection import Selection, pack_selection
 from tests.support.journal_entries import entry
-from tests.support.journal_files import LiveJournalFile, journal_from_export
-from tests.support.paths import wait_for
+from tests.support.journal_files import journal_from_export
 
 LINE = "srv  update_slots: all slots are idle"
 
@@ -80,44 +76,6 @@ def test_a_local_folder_announces_all_changes(tmp_path: Path) -> None:
     reader.open()
     assert reader.announces() is True
     reader.close()
-
-
-def test_a_journals_lines_are_gathered_for_a_moment(
-    sockets: tuple[socket.socket, socket.socket],
-    whereabouts: Whereabouts,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with LiveJournalFile(tmp_path) as journal:
-        journal.write(LINE)
-        wait_for("the journal's file", lambda: list(tmp_path.glob("*.journal")))
-        process = opened(sockets, whereabouts, in_folder(tmp_path))
-        waits: list[float] = []
-        monkeypatch.setattr(time, "sleep", waits.append)
-        while not waits:
-            journal.write(LINE)
-            process._turn()
-        assert set(waits) == {GATHER_SECONDS}
-
-
-def test_whoever_pipes_a_log_never_waits(
-    sockets: tuple[socket.socket, socket.socket], whereabouts: Whereabouts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, into = os.pipe()
-    monkeypatch.setattr(child_module, "log_reader", lambda selection, **options: StdinReader(parse_lines, out))
-    waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
-    try:
-        os.write(into, f"{LINE}\n".encode())
-        process = opened(sockets, whereabouts, StdinSelection())
-        for _ in range(5):
-            os.write(into, f"{LINE}\n".encode())
-            process._turn()
-        assert process._journals[1].reader.position() is not None
-        assert waits == []
-    finally:
-        os.close(out)
-        os.close(into)
 
 
 def test_that_all_has_been_read_is_told_at_once_where_the_last_slice_ended_with_the_last_entry(
